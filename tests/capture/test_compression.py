@@ -64,7 +64,7 @@ def test_members_one_after_the_other_are_one_file(name: str, chunk: int) -> None
 
 
 @each
-def test_a_file_cut_anywhere_gives_what_can_be_had_and_then_says_so(name: str) -> None:
+def test_a_file_cut_anywhere_gives_what_can_be_unpacked_then_an_error(name: str) -> None:
     whole = PACK[name](PLAIN)
     lengths = []
     for length in range(7, len(whole)):
@@ -94,7 +94,7 @@ def test_records_before_a_cut_are_given(name: str) -> None:
 @each
 def test_a_wrong_checksum_comes_after_all_that_it_is_of(name: str) -> None:
     whole = bytearray(PACK[name](PLAIN))
-    # Of xz the last bytes are a footer; the check stands before the index of 8 bytes.
+    # Of xz the last bytes are a footer; the check is before the index of 8 bytes.
     whole[-24 if name == "xz" else -1] ^= 1
     found, damage = read(bytes(whole))
     assert found == RECORDS

@@ -21,7 +21,9 @@ def chunks_of(sizes: list[int]) -> list[bytes]:
 
 
 @given(st.lists(st.integers(1, 70)), steps)
-def test_it_stands_where_a_plain_file_would(sizes: list[int], moves: list[tuple[str, int]]) -> None:
+def test_its_position_is_that_of_a_plain_file(
+    sizes: list[int], moves: list[tuple[str, int]]
+) -> None:
     data = ChunkBuffer(iter(chunks_of(sizes)), "sample")
     place = 0
     for move, count in moves:
@@ -53,7 +55,7 @@ def test_what_was_passed_is_not_kept() -> None:
     assert len(data.buffer) == 1000
 
 
-def test_damage_is_told_by_its_place_in_the_file() -> None:
+def test_damage_is_reported_with_its_offset_in_the_file() -> None:
     data = ChunkBuffer(iter([bytes(10), bytes(10)]), "sample")
     data.skip(12)
     assert data.damage("wrong").offset == 12

@@ -19,7 +19,7 @@ from .samples import RECORDS, pcap
 
 
 class Device:
-    """A file that gives what it is told to."""
+    """A file whose reads return given bytes."""
 
     def __init__(self, *gives: bytes | OSError | None) -> None:
         self._gives = list(gives)
@@ -81,7 +81,7 @@ def test_a_buffer_is_filled_to_its_end_or_that_of_the_file() -> None:
     source.check_end()
 
 
-def test_a_closed_source_says_so() -> None:
+def test_a_closed_source_is_an_error() -> None:
     device = Device(b"ab")
     source = InputFile(device, "device", None)
     source.close()
@@ -117,7 +117,7 @@ def test_a_file_has_a_size_and_a_pipe_has_none(tmp_path: Path) -> None:
         ("e\udcff", "there is no such file; check its name"),
     ],
 )
-def test_what_cannot_be_opened_is_told_in_a_line(
+def test_what_cannot_be_opened_is_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -131,7 +131,7 @@ def test_what_cannot_be_opened_is_told_in_a_line(
     str(caught.value).encode()
 
 
-def test_a_file_that_may_not_be_read_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_an_error_of_one_line(tmp_path: Path) -> None:
     file = tmp_path / "secret.pcap"
     file.write_bytes(pcap())
     file.chmod(0)
@@ -141,7 +141,7 @@ def test_a_file_that_may_not_be_read_is_told_in_a_line(tmp_path: Path) -> None:
         open_capture(file)
 
 
-def test_permission_refused_by_the_system_is_told(
+def test_permission_refused_by_the_system_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -203,7 +203,7 @@ def test_standard_input_that_was_replaced_is_read(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("close", ["sys.stdin = None", "import os; os.close(0)"])
-def test_standard_input_that_is_closed_is_told(close: str) -> None:
+def test_a_closed_standard_input_is_an_error(close: str) -> None:
     script = (
         f"import sys; {close}{READ.replace('with', 'import rdmawire.errors' + chr(10) + 'with')}"
     )

@@ -14,7 +14,7 @@ from tests.writing import has_unnamed_files, unfinished
 
 
 class Device:
-    """A file that takes as many bytes as it is told to."""
+    """A file that accepts a given number of bytes in each write."""
 
     def __init__(self, *takes: int | None) -> None:
         self._takes = list(takes)
@@ -167,7 +167,7 @@ def test_a_pipe_that_only_its_descriptor_names_is_written_to() -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_told_in_a_line(
+def test_what_cannot_be_created_is_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -251,7 +251,7 @@ def test_giving_up_is_never_an_error(tmp_path: Path, flag: int) -> None:
 
 
 @pytest.mark.parametrize("close", ["sys.stdout = None", "import os; os.close(1)"])
-def test_standard_output_that_is_closed_is_told(close: str) -> None:
+def test_a_closed_standard_output_is_an_error(close: str) -> None:
     script = f"import sys\n{close}\nfrom rdmawire.capture.io import open_output\nopen_output('-')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert b"CaptureError: standard output: " in done.stderr

@@ -178,7 +178,7 @@ cut_behind("fill")
     [*COMMANDS, *(pytest.param(words, marks=pytest.mark.slow) for words in SLOW_COMMANDS)],
     ids=lambda words: " ".join(words[:3]),
 )
-def test_commands_say_it_in_one_line(
+def test_commands_report_it_in_one_line(
     capture: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(capture.parent)

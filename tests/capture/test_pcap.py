@@ -60,7 +60,7 @@ def test_checksum_bits_above_the_link_type_are_no_part_of_it() -> None:
 
 
 @orders
-def test_a_file_cut_anywhere_gives_what_is_whole_and_then_says_so(order: str) -> None:
+def test_a_file_cut_anywhere_gives_its_whole_records_then_an_error(order: str) -> None:
     whole = pcap(RECORDS, order)
     ends = [24]
     for record in RECORDS:
@@ -83,7 +83,7 @@ def test_a_file_cut_anywhere_gives_what_is_whole_and_then_says_so(order: str) ->
         (24 + 16, "sample: a record claims 60 bytes, 0 are there", 24),
     ],
 )
-def test_a_cut_is_told_by_what_is_missing(length: int, reason: str, offset: int) -> None:
+def test_a_cut_is_reported_with_what_is_missing(length: int, reason: str, offset: int) -> None:
     _, damage = read(pcap()[:length])
     assert damage is not None
     assert damage.reason.startswith(reason)

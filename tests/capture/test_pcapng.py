@@ -129,7 +129,7 @@ def test_more_bytes_captured_than_there_were_are_kept() -> None:
 
 @orders
 @pytest.mark.parametrize("chunk", [1 << 20, 1, 7])
-def test_a_file_cut_anywhere_gives_what_is_whole_and_then_says_so(order: str, chunk: int) -> None:
+def test_a_file_cut_anywhere_gives_its_whole_records_then_an_error(order: str, chunk: int) -> None:
     whole = motley(order)
     ends, at = [], 0
     little = order == "<"
@@ -251,7 +251,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 @pytest.mark.parametrize("chunk", [1 << 20, 1])
-def test_damage_comes_after_what_stands_before_it(case: str, chunk: int) -> None:
+def test_damage_is_reported_after_the_records_before_it(case: str, chunk: int) -> None:
     damaged, reason, offset = DAMAGE[case]
     if len(damaged) > 1000 and chunk == 1:
         chunk = 1000

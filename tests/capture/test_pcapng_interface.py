@@ -62,8 +62,8 @@ def test_the_clock_of_an_interface_counts_as_the_interface(
     )
 )
 def test_an_interface_is_what_its_options_describe(interface: Interface) -> None:
-    said = interface_options(interface)
-    assert parse_interface(interface.link_type, interface.snap_length, said) == interface
+    options = interface_options(interface)
+    assert parse_interface(interface.link_type, interface.snap_length, options) == interface
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_what_cannot_be_described_is_refused_by_name(interface: Interface, reaso
     assert caught.value.reason.startswith(reason)
 
 
-def test_an_interface_that_says_nothing_counts_microseconds() -> None:
+def test_an_interface_without_a_resolution_counts_microseconds() -> None:
     assert parse_interface(1, 0, ()).resolution == 1_000_000

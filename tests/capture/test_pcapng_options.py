@@ -56,7 +56,7 @@ def test_the_same_number_means_something_else_in_an_interface() -> None:
     assert built[4:8] == b"eth0"
 
 
-def test_what_stands_after_the_end_mark_is_no_option() -> None:
+def test_what_follows_the_end_mark_is_no_option() -> None:
     assert parsed(bytes.fromhex("01000100 61000000 00000000 01000100 62000000")) == ((1, b"a"),)
 
 

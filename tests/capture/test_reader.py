@@ -96,7 +96,7 @@ def test_iterating_again_goes_on_where_it_was_left(data: bytes) -> None:
     assert list(reader) == []
 
 
-def test_a_closed_reader_says_so() -> None:
+def test_a_closed_reader_is_an_error() -> None:
     with opened(pcap()) as reader:
         records = iter(reader)
         next(records)
@@ -126,7 +126,7 @@ def test_position_and_size_count_the_file_as_it_is_stored() -> None:
         (b"BZh91AY&SY", "sample: is no capture: its first bytes are 42 5a 68 39: compressed with"),
     ],
 )
-def test_what_is_no_capture_is_told_by_its_first_bytes(data: bytes, reason: str) -> None:
+def test_what_is_no_capture_is_an_error_with_its_first_bytes(data: bytes, reason: str) -> None:
     with pytest.raises(CaptureError) as caught:
         opened(data)
     assert caught.value.reason.startswith(reason)

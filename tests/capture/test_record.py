@@ -24,7 +24,7 @@ def test_numbers_are_those_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize("link_type", LinkType)
-def test_each_says_what_it_is_in_a_line(link_type: LinkType) -> None:
+def test_each_link_type_has_a_meaning_of_one_line(link_type: LinkType) -> None:
     assert link_type.meaning
     assert "\n" not in link_type.meaning
     assert LinkType(int(link_type)) is link_type

@@ -132,7 +132,7 @@ def test_a_hostile_file_costs_a_bounded_search(monkeypatch: pytest.MonkeyPatch) 
     assert np.diff(tried).min() > 0
 
 
-def test_a_lane_starts_at_its_first_candidate_that_looks_like_a_record() -> None:
+def test_a_lane_starts_at_its_first_plausible_record() -> None:
     """Each payload is full of marks, so that the first candidates of most lanes are wrong."""
     mark = struct.pack("<I", SECONDS)[2:]
     data = bytes(24) + b"".join(record(mark * (20 + number % 7)) for number in range(2000))

@@ -198,7 +198,7 @@ def test_an_interrupt_while_the_file_is_completed_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_the_disk_has_the_file_before_the_name(
+def test_the_file_is_synchronised_before_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[list[str]] = []
@@ -225,7 +225,7 @@ def test_a_name_that_cannot_be_given_leaves_what_was_there(
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_a_full_device_is_told_and_is_no_reason_to_go_on() -> None:
+def test_a_full_device_is_an_error_and_ends_the_writing() -> None:
     writer = create_capture("/dev/full")
     writer.write(RECORDS[0])
     reason = "/dev/full: no space is left on the device; free some, or write elsewhere"
@@ -339,7 +339,7 @@ def test_standard_output_is_written_as_it_comes(form: str, compression: str) -> 
     assert found == [Record(b"data", time, 4, 1) for time in range(3)]
 
 
-def test_standard_output_that_is_full_is_told_once() -> None:
+def test_a_full_standard_output_is_reported_once() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-c", STREAM.replace('print("before")', ""), "pcap", ""],

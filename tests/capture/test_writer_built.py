@@ -32,7 +32,9 @@ def test_a_built_record_is_what_is_written(tmp_path: Path, form: str, order: str
 
 
 @pytest.mark.parametrize(("form", "order"), list(product(FORMS, ORDERS)))
-def test_time_and_frame_stand_where_the_layout_says(tmp_path: Path, form: str, order: str) -> None:
+def test_time_and_frame_are_at_the_offsets_of_the_layout(
+    tmp_path: Path, form: str, order: str
+) -> None:
     path = tmp_path / "x"
     with create_capture(path, format=form, byte_order=order, link_type=1) as writer:
         layout = writer.record_layout

@@ -30,7 +30,7 @@ def test_each_value_is_made_once(length: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("length", [3, 12])
-def test_forgotten_values_are_made_again(length: int) -> None:
+def test_values_dropped_from_the_cache_are_made_again(length: int) -> None:
     found = DistinctValues(bytes.hex)
     values = [number.to_bytes(length, "big") for number in range(3 * MAX_TEXTS)]
     for start in (*range(0, len(values), 1000), 0):

@@ -26,7 +26,7 @@ PLAIN = [info.name for info in fields() if Query([info.name]).is_fast]
 
 
 def until_damage(blocks: Iterator[Columns]) -> tuple[dict[str, list[object]], str]:
-    """All values by name, ``None`` where absent, and what was said of damage."""
+    """All values by name, ``None`` where absent, and the error of damage."""
     found: dict[str, list[object]] = {name: [] for name in PLAIN}
     try:
         for block in blocks:
@@ -39,9 +39,9 @@ def until_damage(blocks: Iterator[Columns]) -> tuple[dict[str, list[object]], st
 
 
 def check(path: Path) -> None:
-    at_once, said = until_damage(iter_columns(path, PLAIN))
+    at_once, damage = until_damage(iter_columns(path, PLAIN))
     one_by_one, expected = until_damage(iter_dissected(path, Query(PLAIN), (4791,), frame_rows))
-    assert said == expected
+    assert damage == expected
     for name in PLAIN:
         assert at_once[name] == one_by_one[name], name
 
@@ -134,9 +134,9 @@ def test_rows_of_fpdus() -> None:
 def test_of_a_damaged_file_blocks_come_before_the_error(tmp_path: Path) -> None:
     path = tmp_path / "cut.pcap"
     path.write_bytes((CAPTURES / "linux" / "rxe61_rnr.pcap").read_bytes()[:-3])
-    found, said = until_damage(iter_columns(path, PLAIN))
+    found, damage = until_damage(iter_columns(path, PLAIN))
     assert len(found["frame.number"]) == 151
-    assert "claims" in said
+    assert "claims" in damage
     with pytest.raises(CaptureError, match="claims"):
         read_columns(path)
 
@@ -148,7 +148,7 @@ def test_a_capture_of_no_frames(tmp_path: Path) -> None:
     assert read_columns(path).arrow().num_rows == 0
 
 
-def test_an_unknown_field_is_said_at_once() -> None:
+def test_an_unknown_field_is_an_error_at_once() -> None:
     with pytest.raises(FieldError, match=r"nearest is infiniband.bth.psn"):
         iter_columns("nowhere", ["infiniband.bth.psm"])
 

@@ -1,4 +1,4 @@
-"""iWARP connections of captures, taken apart into turns of speaking and put together otherwise."""
+"""iWARP connections of captures: the bytes of each end, and the same bytes in other segments."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from rdmawire.wire.mpa import FPDULength, Marker, MPAReply, MPARequest
 from tools.make_captures.tcp import Conversation
 
 Turn = tuple[int, bytes]
-"""Who speaks (0: the client), and all it says until the other one does."""
+"""The end that sends (0: the client), and all its bytes until the other end sends."""
 
 Pieces = list[tuple[int, bytes]]
 """Segments in the order of sending: where each begins in its turn, and its bytes."""
 
 
-class Told(NamedTuple):
-    """What is told of a start-up frame or an FPDU: its headers, its payload, its CRC."""
+class Contents(NamedTuple):
+    """What a dissection has of a start-up frame or an FPDU: headers, payload, status of the CRC."""
 
     headers: tuple[Header, ...]
     payload: tuple[bytes, ...]
@@ -54,7 +54,7 @@ def connections(frames: list[Dissection]) -> Iterator[list[Dissection]]:
 
 
 def ways(frames: list[Dissection]) -> Iterator[tuple[int, TCP, Dissection]]:
-    """The frames of a connection, each with who sends it."""
+    """The frames of a connection, each with the end that sends it."""
     client = tcp_of(frames[0])
     for frame in frames:
         tcp = tcp_of(frame)
@@ -64,15 +64,15 @@ def ways(frames: list[Dissection]) -> Iterator[tuple[int, TCP, Dissection]]:
 
 
 def turns(frames: list[Dissection]) -> list[Turn]:
-    """What a connection's ends say, each byte once: from the segments alone, in any order."""
-    said, begin = [bytearray(), bytearray()], [0, 0]
+    """The bytes that the ends of a connection send, each once: from the segments, in any order."""
+    sent, begin = [bytearray(), bytearray()], [0, 0]
     waiting: list[dict[int, bytes]] = [{}, {}]
     found: list[tuple[int, bytearray]] = []
     for way, tcp, frame in ways(frames):
         if tcp.syn:
             begin[way] = tcp.seq + 1
         waiting[way][(tcp.seq - begin[way]) % (1 << 32)] = payload_of(frame)
-        news = _in_order(said[way], waiting[way])
+        news = _in_order(sent[way], waiting[way])
         if news and found and found[-1][0] == way:
             found[-1][1].extend(news)
         elif news:
@@ -80,13 +80,13 @@ def turns(frames: list[Dissection]) -> list[Turn]:
     return [(way, bytes(data)) for way, data in found]
 
 
-def _in_order(said: bytearray, waiting: dict[int, bytes]) -> bytes:
-    """Append to what was said whatever joins on to it; the bytes appended."""
-    before = len(said)
+def _in_order(sent: bytearray, waiting: dict[int, bytes]) -> bytes:
+    """Append the segments that follow in order, and return the bytes appended."""
+    before = len(sent)
     for start in sorted(waiting):
-        if start <= len(said):
-            said += waiting.pop(start)[len(said) - start :]
-    return bytes(said[before:])
+        if start <= len(sent):
+            sent += waiting.pop(start)[len(sent) - start :]
+    return bytes(sent[before:])
 
 
 def payload_of(frame: Dissection) -> bytes:
@@ -94,14 +94,14 @@ def payload_of(frame: Dissection) -> bytes:
     return next((value for value in values if isinstance(value, bytes)), b"")
 
 
-def told(frames: list[Dissection]) -> tuple[Counter[Told], Counter[Told]]:
-    """What a dissection tells of a connection's start-up frames and FPDUs, for each way.
+def contents(frames: list[Dissection]) -> tuple[Counter[Contents], Counter[Contents]]:
+    """The start-up frames and FPDUs in the dissections of a connection, for each way.
 
-    Without their order: the nodes of a frame do not say where in the stream they belong.
+    Without their order: the nodes of a frame do not have their place in the stream.
     """
-    found = Counter[Told](), Counter[Told]()
+    found = Counter[Contents](), Counter[Contents]()
     for way, _, frame in ways(frames):
-        found[way].update(map(_told, _grouped(frame)))
+        found[way].update(map(_contents, _grouped(frame)))
     return found
 
 
@@ -122,20 +122,20 @@ def _grouped(frame: Dissection) -> list[list[Node]]:
 _NOT_OF_IT = {"segment", "stream", "trailer"}
 
 
-def _told(nodes: list[Node]) -> Told:
+def _contents(nodes: list[Node]) -> Contents:
     own = [node for node in nodes if node.name not in _NOT_OF_IT]
     values = [(extra.field, extra.value) for node in own for extra in node.extras]
-    return Told(
+    return Contents(
         tuple(n.header for n in own if n.header is not None and not isinstance(n.header, Marker)),
         tuple(n.data for n in own if n.header is None),
         tuple(value for field, value in values if field is generated.MPA_CRC_STATUS),
     )
 
 
-def replayed(conversation: Conversation, said: list[tuple[int, Pieces]]) -> list[Dissection]:
-    """A new connection in which the same is said in these segments, dissected."""
+def replayed(conversation: Conversation, sent: list[tuple[int, Pieces]]) -> list[Dissection]:
+    """A new connection in which the same bytes are sent in these segments, dissected."""
     conversation.open()
-    for way, pieces in said:
+    for way, pieces in sent:
         start = conversation.seq[way]
         for offset, data in pieces:
             conversation.say(way, data, seq=start + offset)

@@ -1,4 +1,4 @@
-"""What each header has to say, and the line that a frame comes to."""
+"""The summary of each header, and the line of a frame."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from rdmawire.dissect.node import Check, Derived, Node
 from rdmawire.wire import cm, ib, inet, mad, mpa, rdmap, rmpp, terminate
 from rdmawire.wire.header import Header
 
-SAID: list[tuple[Header, str]] = [
+SUMMARIES: list[tuple[Header, str]] = [
     (inet.VLAN(id=7), "vlan 7"),
     (inet.ServiceVLAN(id=9), "service vlan 9"),
     (inet.VXLAN(vni=77), "vni 77"),
@@ -132,14 +132,14 @@ def dissection(*headers: Header, others: tuple[Node, ...] = (), length: int = 0)
     return found
 
 
-@pytest.mark.parametrize(("header", "text"), SAID, ids=lambda value: type(value).__name__)
-def test_each_header_says(header: Header, text: str) -> None:
+@pytest.mark.parametrize(("header", "text"), SUMMARIES, ids=lambda value: type(value).__name__)
+def test_each_header_has_its_summary(header: Header, text: str) -> None:
     assert INFO[type(header)](header, {}) == text
     assert summary(dissection(header)).info == text
 
 
-def test_no_saying_is_left_out() -> None:
-    assert {type(header) for header, _ in SAID} == INFO.keys()
+def test_every_header_with_a_summary_is_tested() -> None:
+    assert {type(header) for header, _ in SUMMARIES} == INFO.keys()
 
 
 ATOMIC = ib.AtomicETH(va=1, rkey=2, swapdt=3, cmpdt=4)
@@ -170,11 +170,11 @@ UDP, TCP, IP = inet.UDP(1, 2), inet.TCP(1, 2), inet.IPv4(src=b"abcd", dst=b"efgh
         ),
     ],
 )
-def test_headers_are_silent_beside_some_others(headers: tuple[Header, ...], info: str) -> None:
+def test_some_headers_hide_others_in_the_summary(headers: tuple[Header, ...], info: str) -> None:
     assert summary(dissection(*headers)).info == info
 
 
-def test_every_silence_is_of_a_saying() -> None:
+def test_every_hidden_summary_has_a_header_that_hides_it() -> None:
     assert SUPPRESSED_BY.keys() <= INFO.keys()
 
 
@@ -205,7 +205,9 @@ def noted(field: Derived, text: str) -> Node:
         ),
     ],
 )
-def test_what_stands_beside_the_headers_is_said(nodes: list[Node], length: int, info: str) -> None:
+def test_what_follows_the_headers_is_in_the_summary(
+    nodes: list[Node], length: int, info: str
+) -> None:
     assert summary(dissection(others=tuple(nodes), length=length)).info == info
 
 
@@ -216,7 +218,7 @@ def test_each_fpdu_is_a_part_of_its_own() -> None:
     assert (found.protocol, found.info) == ("iWARP", "msn 1 | msn 2")
 
 
-def test_bad_checksums_are_said() -> None:
+def test_bad_checksums_are_in_the_summary() -> None:
     found = dissection(ib.BTH(4))
     found.checks += [Check("ICRC", 1, 2, 8), Check("VCRC", 1, 1, 4)]
     assert summary(found).info.endswith(", [ICRC bad: found 0x00000001, expected 0x00000002]")

@@ -63,7 +63,7 @@ def is_no_management(packet: Packet) -> bool:
 
 
 @given(frames().filter(lambda frame: is_no_management(frame.packet)))
-def test_every_byte_of_a_good_frame_stands_in_one_node(frame: Frame) -> None:
+def test_every_byte_of_a_good_frame_is_in_one_node(frame: Frame) -> None:
     data = frame.build()
     found = Dissector().dissect(data)
     assert found.malformed is None
@@ -90,7 +90,7 @@ def test_any_bytes_dissect(data: bytes, link_type: int, length: int) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(LINK_TYPES), st.integers(0, 400))
-def test_every_byte_of_any_frame_stands_in_a_node(data: bytes, link_type: int, length: int) -> None:
+def test_every_byte_of_any_frame_is_in_a_node(data: bytes, link_type: int, length: int) -> None:
     assert not left_out(Dissector().dissect(data, link_type=link_type, length=length))
 
 
@@ -102,14 +102,12 @@ def damaged(data: bytes, places: dict[int, int]) -> bytes:
 
 
 @given(frames(), places)
-def test_every_byte_of_a_damaged_frame_stands_in_a_node(
-    frame: Frame, places: dict[int, int]
-) -> None:
+def test_every_byte_of_a_damaged_frame_is_in_a_node(frame: Frame, places: dict[int, int]) -> None:
     assert not left_out(Dissector().dissect(damaged(frame.build(), places)))
 
 
 @given(native_packets(), places)
-def test_every_byte_of_a_damaged_native_packet_stands_in_a_node(
+def test_every_byte_of_a_damaged_native_packet_is_in_a_node(
     packet: NativePacket, places: dict[int, int]
 ) -> None:
     assert not left_out(Dissector().dissect(damaged(packet.build(), places), link_type=247))
@@ -155,7 +153,9 @@ def test_tunnels_in_tunnels_are_followed_so_far() -> None:
 
 
 @given(frames(), st.data())
-def test_a_damaged_frame_keeps_what_stood_before(frame: Frame, data: st.DataObject) -> None:
+def test_a_damaged_frame_keeps_the_nodes_before_the_damage(
+    frame: Frame, data: st.DataObject
+) -> None:
     raw = bytearray(frame.build())
     place = data.draw(st.integers(0, len(raw) - 1))
     raw[place] = data.draw(st.integers(0, 255))
@@ -177,7 +177,7 @@ def test_a_frame_cut_by_the_capture_is_not_malformed_for_that(
     assert status(found, generated.ICRC_STATUS) in ("absent", None)
 
 
-def test_a_frame_that_ends_early_says_who_promised_more() -> None:
+def test_a_frame_that_ends_early_names_the_length_field_that_needs_more() -> None:
     data = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd")).build()
     found = Dissector().dissect(data[:-6])
     assert last(found).reason == "IPv4.total_length says that 28 bytes follow, 22 are there"
@@ -196,7 +196,7 @@ def test_a_reserved_opcode_ends_the_frame_and_its_icrc_is_still_checked() -> Non
     assert status(found, generated.ICRC_STATUS) == "good"
 
 
-def test_a_bad_icrc_says_what_was_found_and_what_was_expected() -> None:
+def test_a_bad_icrc_shows_what_was_found_and_what_was_expected() -> None:
     frame = plain_frame(Packet.make(Opcode.RC_SEND_ONLY, payload=b"abcd"))
     found = Dissector().dissect(frame._replace(icrc=frame.icrc ^ 1).build())
     assert status(found, generated.ICRC_STATUS) == "bad"
@@ -230,7 +230,7 @@ def test_other_ports_carry_roce_when_asked_to() -> None:
     assert ib.BTH in kinds(Dissector(roce_ports=[4791, 14791]).dissect(data))
 
 
-def test_a_link_type_that_is_not_known_is_said() -> None:
+def test_an_unknown_link_type_is_reported() -> None:
     found = Dissector().dissect(b"abc", link_type=147)
     assert "link type 147" in last(found).reason
 

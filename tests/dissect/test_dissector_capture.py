@@ -1,4 +1,4 @@
-"""Whole captures dissected: their interfaces and comments, and link types that nobody knows."""
+"""Whole captures dissected: their interfaces and comments, and unknown link types."""
 
 from pathlib import Path
 
@@ -52,24 +52,24 @@ def test_pcap_has_neither(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "links", "frames", "said"),
+    ("name", "links", "frames", "message"),
     [
         ("x.pcap", [UNKNOWN], 0, "link type 147 is not known; known are NULL (0), ETHERNET (1)"),
         ("x.pcapng", [1, UNKNOWN, 148, 1], 4, "link type 147 and 148 is not known; known are"),
         ("x.pcapng", [1, 101], 2, ""),
     ],
 )
-def test_link_types_that_nobody_knows_are_told(
-    tmp_path: Path, name: str, links: list[int], frames: int, said: str
+def test_unknown_link_types_are_reported(
+    tmp_path: Path, name: str, links: list[int], frames: int, message: str
 ) -> None:
     path = written(tmp_path / name, *(Record(b"abc", 0, 3, link) for link in links))
     found, reason = dissected(path)
     assert len(found) == frames
-    assert reason.startswith(f"{path}: {said}" if said else "")
-    assert bool(reason) == bool(said)
+    assert reason.startswith(f"{path}: {message}" if message else "")
+    assert bool(reason) == bool(message)
 
 
-def test_damage_comes_after_what_stands_before_it(tmp_path: Path) -> None:
+def test_damage_is_reported_after_the_records_before_it(tmp_path: Path) -> None:
     path = written(tmp_path / "x.pcap", FIRST, FIRST)
     path.write_bytes(path.read_bytes()[:-1])
     found, reason = dissected(path)

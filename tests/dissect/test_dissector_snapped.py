@@ -70,11 +70,11 @@ def test_a_frame_cut_at_any_length_is_whole_as_far_as_it_goes(path: Path) -> Non
 
 
 def check_nodes(frame: Dissection, where: str) -> None:
-    """Every captured byte stands in a node, the cut is told, and every output takes it."""
+    """Every captured byte is in a node, the cut has a note, and every output takes it."""
     in_place = sorted((n.offset, n.data) for n in frame.nodes if not n.reassembled)
     assert b"".join(data for _, data in in_place) == frame.data, where
-    said = f"the capture kept {len(frame.data)} of {frame.length} bytes"
-    assert frame.nodes[-1].extra(generated.CUT) == said, where
+    note = f"the capture kept {len(frame.data)} of {frame.length} bytes"
+    assert frame.nodes[-1].extra(generated.CUT) == note, where
     for output in OUTPUTS:
         assert "".join(output.frame(frame)), where
 

@@ -35,7 +35,7 @@ def ip6(next_header: int, length: int = 0) -> inet.IPv6:
 
 ETHER4, ETHER6 = inet.Ethernet(type=0x0800), inet.Ethernet(type=0x86DD)
 OTHER = ip4(200)
-"""An IPv4 header of a protocol that nobody knows here."""
+"""An IPv4 header of a protocol without a step."""
 AUTHENTICATION = 51
 EXTENSIONS = (0, 43, 60)
 UDP = inet.UDP(srcport=7, dstport=9, length=8)
@@ -153,7 +153,7 @@ def test_frames_of_a_fixed_length_have_trailers(
         (147, [b"any"], "link type 147 is not known", 0),
     ],
 )
-def test_what_does_not_parse_says_why_and_where(
+def test_what_does_not_parse_has_a_reason_and_an_offset(
     link_type: int, pieces: list[Header | bytes], reason: str, offset: int
 ) -> None:
     malformed = dissect(*pieces, link_type=link_type).malformed

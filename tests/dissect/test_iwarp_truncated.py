@@ -79,7 +79,7 @@ def test_headers_that_are_whole_are_there_wherever_the_capture_cuts(
 
 
 @pytest.mark.parametrize("opcode", [RDMAPOpcode.SEND, RDMAPOpcode.RDMA_WRITE])
-def test_the_note_says_how_much_of_fpdu_and_payload_is_there(opcode: RDMAPOpcode) -> None:
+def test_the_note_has_the_captured_bytes_of_fpdu_and_payload(opcode: RDMAPOpcode) -> None:
     frames = frames_of(ulpdu(opcode, 600))
     size = len(frames[-1]) - CARRIERS
     for kept in range(FPDULength.SIZE, size):

@@ -1,4 +1,4 @@
-"""Memory that all streams share: it is bounded, and whoever has let go reads on."""
+"""The budget of bytes that all streams share: it is bounded, and streams over it read on."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Keeper:
         self.kept = 0
 
 
-def test_whoever_is_silent_longest_lets_go() -> None:
+def test_the_least_recent_keeper_releases_its_bytes() -> None:
     budget, keepers = Budget(100), [Keeper(40), Keeper(40), Keeper(30)]
     for keeper in (keepers[0], keepers[1], keepers[0], keepers[2]):
         budget.settle(keeper)
@@ -34,7 +34,7 @@ def test_whoever_is_silent_longest_lets_go() -> None:
     assert budget.kept == 70
 
 
-def test_what_is_forgotten_or_kept_no_more_is_not_counted() -> None:
+def test_what_is_released_is_not_counted() -> None:
     budget, one, other = Budget(100), Keeper(60), Keeper(40)
     for keeper in (one, other):
         budget.settle(keeper)
@@ -45,7 +45,7 @@ def test_what_is_forgotten_or_kept_no_more_is_not_counted() -> None:
     assert budget.kept == 0
 
 
-def test_one_that_keeps_too_much_alone_lets_go() -> None:
+def test_one_keeper_over_the_budget_releases_its_bytes() -> None:
     budget, keeper = Budget(100), Keeper(101)
     budget.settle(keeper)
     assert (keeper.kept, budget.kept) == (0, 0)
@@ -91,7 +91,7 @@ def test_many_streams_keep_no_more_than_their_budget(fill: Callable[[Streams, in
     assert streams.budget.kept > most // 2
 
 
-def test_connections_that_are_over_or_forgotten_keep_nothing() -> None:
+def test_connections_that_ended_or_were_dropped_keep_nothing() -> None:
     streams = Streams(connections=2)
     for number in range(5):
         frame(streams, number)
@@ -102,7 +102,7 @@ def test_connections_that_are_over_or_forgotten_keep_nothing() -> None:
     assert streams.budget.kept < two
 
 
-def test_an_fpdu_that_was_let_go_is_told_and_framing_goes_on_behind_it() -> None:
+def test_a_released_fpdu_is_reported_and_framing_continues_after_it() -> None:
     streams = Streams(kept=1000)
     first, second = fpdus([send(900), send(9, 2)])
     put(streams, 1, -1, b"")
@@ -116,7 +116,7 @@ def test_an_fpdu_that_was_let_go_is_told_and_framing_goes_on_behind_it() -> None
     check_cover(events)
 
 
-def test_a_search_that_has_let_go_finds_what_comes_next() -> None:
+def test_a_search_that_released_its_bytes_finds_the_next_fpdu() -> None:
     streams = Streams(kept=4000)
     sent = fpdus([send(90), send(70, 2)])
     put(streams, 1, 0, LIKELY[:31] * 60)

@@ -112,7 +112,7 @@ def test_what_was_negotiated_holds_for_the_fpdus_of_each_way(
 @pytest.mark.parametrize("markers", [False, True])
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("step", [1, 1000])
-def test_markers_are_told_by_the_first_bytes_if_the_reply_was_not_seen(
+def test_markers_are_recognised_by_the_first_bytes_if_the_reply_was_not_seen(
     step: int, crc: bool, markers: bool
 ) -> None:
     connection = MPAConnection()
@@ -125,7 +125,7 @@ def test_markers_are_told_by_the_first_bytes_if_the_reply_was_not_seen(
     assert statuses(events) == [GOOD if crc else ABSENT] * 2
 
 
-def test_a_good_crc_shows_that_crcs_are_in_use_where_nobody_knows() -> None:
+def test_a_good_crc_shows_that_crcs_are_in_use_if_the_start_up_was_not_seen() -> None:
     connection = MPAConnection()
     arrive(connection, 0, 0, MPARequest().build())
     zero, good = fpdus([send(5)], crc=False), fpdus([send(6, 2)])
@@ -272,7 +272,7 @@ def test_a_frame_cut_by_the_capture_tears_its_fpdu_at_once() -> None:
         position += len(data)
 
 
-def test_a_connection_that_is_not_iwarp_is_said_to_be_so_once_and_then_left_alone() -> None:
+def test_a_connection_that_is_not_iwarp_is_reported_once_and_then_ignored() -> None:
     streams = opened()
     result = streams.segment(CLIENT, SERVER, TCP(1, 2, 1001, 78, ack=1), b"GET / HTTP/1.1\r\n")
     assert result.events == [NotIwarp()]
@@ -347,7 +347,7 @@ def test_any_bytes_give_events(
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "wrong"),
     [
         (b"G", 0),
         (b"MPB", 2),
@@ -356,12 +356,12 @@ def test_any_bytes_give_events(
         (bytes(4), 0),
     ],
 )
-def test_a_stream_that_does_not_begin_with_a_key_is_told_by_its_first_wrong_byte(
-    data: bytes, told: int
+def test_a_stream_that_does_not_begin_with_a_key_is_rejected_at_its_first_wrong_byte(
+    data: bytes, wrong: int
 ) -> None:
     connection = MPAConnection()
-    for position in range(told):
+    for position in range(wrong):
         assert arrive(connection, 0, position, data[position : position + 1]) == []
-    assert arrive(connection, 0, told, data[told:]) == [NotIwarp()]
+    assert arrive(connection, 0, wrong, data[wrong:]) == [NotIwarp()]
     assert connection.over
     assert arrive(connection, 1, 0, MPAReply().build()) == []

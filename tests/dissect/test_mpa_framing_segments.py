@@ -12,13 +12,13 @@ import pytest
 from rdmawire.wire.mpa import MPAReply, MPARequest, size_at
 from tests.captures import CAPTURES, each_capture
 from tests.dissect.stream_samples import (
+    Contents,
     Pieces,
-    Told,
     Turn,
     connections,
+    contents,
     dissected,
     replayed,
-    told,
     turns,
 )
 from tools.make_captures.tcp import Conversation
@@ -32,14 +32,14 @@ SEED = 5044
 LONGEST = 30_000
 """Bytes of payload that a segment takes at most here."""
 
-Telling = tuple[Counter[Told], Counter[Told]]
-Connection = tuple[list[Turn], Telling]
+BothWays = tuple[Counter[Contents], Counter[Contents]]
+Connection = tuple[list[Turn], BothWays]
 
 
 @cache
 def sample(path: Path) -> list[Connection]:
-    """Each connection: what was said, and what the capture as it is tells of it."""
-    return [(turns(frames), told(frames)) for frames in connections(dissected(path))]
+    """Each connection: the bytes sent, and what a dissection of the capture has of them."""
+    return [(turns(frames), contents(frames)) for frames in connections(dissected(path))]
 
 
 def split(data: bytes, cuts: list[int]) -> Pieces:
@@ -106,17 +106,17 @@ NEAR_THE_WRAP = ((1 << 32) - 300, (1 << 32) - 70)
 """Initial sequence numbers, unlike those of any capture."""
 
 
-def check(conversation: Conversation, said: list[tuple[int, Pieces]], expected: Telling) -> None:
-    found = told(replayed(conversation, said))
+def check(conversation: Conversation, sent: list[tuple[int, Pieces]], expected: BothWays) -> None:
+    found = contents(replayed(conversation, sent))
     for way in (0, 1):
         assert not expected[way] - found[way], f"of way {way}, these are missing"
-        assert not found[way] - expected[way], f"of way {way}, these were not said"
+        assert not found[way] - expected[way], f"of way {way}, these were not sent"
 
 
 def check_cut(path: Path, cut: Cut) -> None:
     chance = random.Random(f"{SEED} {path.name}")
-    for said, expected in sample(path):
-        pieces = [(way, cut(data, chance)) for way, data in said]
+    for sent, expected in sample(path):
+        pieces = [(way, cut(data, chance)) for way, data in sent]
         check(Conversation(isn=NEAR_THE_WRAP), pieces, expected)
 
 
@@ -134,23 +134,23 @@ def test_the_order_of_segments_changes_no_fpdu(cut: Cut) -> None:
 
 @each_capture(STREAMS)
 def test_an_fpdu_for_each_segment(path: Path) -> None:
-    for said, expected in sample(path):
+    for sent, expected in sample(path):
         pieces = [
             (way, split(data, cuts))
-            for (way, data), cuts in zip(said, boundaries(said), strict=True)
+            for (way, data), cuts in zip(sent, boundaries(sent), strict=True)
         ]
         check(Conversation(), pieces, expected)
         segments = [len(data) for way in pieces for _, data in way[1]]
         assert len(segments) == sum(way.total() for way in expected)
 
 
-def boundaries(said: list[Turn]) -> list[list[int]]:
+def boundaries(sent: list[Turn]) -> list[list[int]]:
     """Where in each turn a start-up frame or an FPDU ends, from the lengths in them alone."""
-    streams = [b"".join(data for way, data in said if way == each) for each in (0, 1)]
+    streams = [b"".join(data for way, data in sent if way == each) for each in (0, 1)]
     asked = [MPARequest.parse(streams[0]).m, MPAReply.parse(streams[1]).m]
     ends = [set(_ends(streams[way], markers=bool(asked[1 - way]))) for way in (0, 1)]
     found, at = [], [0, 0]
-    for way, data in said:
+    for way, data in sent:
         found.append([end - at[way] for end in ends[way] if 0 < end - at[way] <= len(data)])
         at[way] += len(data)
     return found
@@ -165,11 +165,11 @@ def _ends(stream: bytes, *, markers: bool) -> list[int]:
     return list(accumulate(sizes))
 
 
-def test_the_sample_holds_what_it_is_to_hold() -> None:
+def test_the_sample_has_connections_with_and_without_crcs() -> None:
     everything = [connection for path in STREAMS for connection in sample(path)]
     assert len(everything) > 50
     fpdus = [one for _, ways in everything for way in ways for one in way.elements() if one.crc]
     assert {one.crc for one in fpdus} == {("good",), ("absent",)}
     assert len(fpdus) > 500
-    for said, _ in everything:
-        assert {way for way, _ in said} == {0, 1}
+    for sent, _ in everything:
+        assert {way for way, _ in sent} == {0, 1}

@@ -54,7 +54,7 @@ def test_a_stream_joined_anywhere_is_read_from_soon_after(
         start = min(end, len(data))
     true = [(position - cut, one) for position, one in placed(sent, 0) if position >= cut]
     found = [(position, one[-4:]) for position, one in whole_ones(events)]
-    # Without a CRC a Marker before the first FPDU found cannot be told from what came before.
+    # Without a CRC a Marker before the first FPDU found cannot be told apart from other bytes.
     assert {end for _, end in found[1:]} <= {one[-4:] for _, one in true}
     assert [f for f in whole_ones(events)[1:] if f in true] == whole_ones(events)[1:]
     assert len(found) >= len(true) - (0 if crc and not markers else 6)
@@ -262,7 +262,7 @@ def test_no_other_stream_is_taken_for_iwarp(
         assert events == [NotIwarp()]
 
 
-def test_a_search_keeps_a_window_and_pays_for_what_it_looks_at(
+def test_a_search_keeps_a_window_and_its_work_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked = 0

@@ -72,7 +72,7 @@ def test_a_tree_has_a_line_for_each_header_and_field() -> None:
     assert lines[-1] == ""
 
 
-def test_the_bytes_stand_below_each_frame() -> None:
+def test_the_bytes_are_below_each_frame() -> None:
     assert whole(Lines(with_bytes=True), frame()).splitlines()[1:] == [
         "0000  00 01 02 03 04 05 06 07  08 09 0a 0b 0c 0d 0e 0f  ................",
         "0010  10 11 12 13" + " " * 12 + "  " + " " * 23 + "  ....",
@@ -142,8 +142,8 @@ def test_json_is_of_numbers_flags_and_texts() -> None:
     for header in (grh, bth, reth):
         found.nodes.append(Node(type(header).label, 0, header.build(), header))
     found.nodes[-1].reassembled = True
-    told = json.loads(whole(Objects(None, array=False), found))
-    layers = {layer["name"]: layer for layer in told["layers"]}
+    shown = json.loads(whole(Objects(None, array=False), found))
+    layers = {layer["name"]: layer for layer in shown["layers"]}
     assert layers["grh"]["fields"]["infiniband.grh.sgid"] == "::1"
     assert layers["grh"]["fields"]["infiniband.grh.flowlabel"] == 5
     assert layers["bth"]["fields"]["infiniband.bth.se"] is True
@@ -151,5 +151,5 @@ def test_json_is_of_numbers_flags_and_texts() -> None:
     assert layers["bth"]["words"]["infiniband.bth.opcode"] == "RC_RDMA_WRITE_ONLY"
     assert layers["reth"]["fields"]["infiniband.reth.va"] == "0x1000000000000001"
     assert [name for name in layers if "reassembled" in layers[name]] == ["reth"]
-    assert told["comments"] == ["noted"]
-    assert told["malformed"] is None
+    assert shown["comments"] == ["noted"]
+    assert shown["malformed"] is None

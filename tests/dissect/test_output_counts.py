@@ -55,7 +55,7 @@ MIXED = tally(
 
 
 @pytest.mark.parametrize(
-    ("names", "malformed", "said"),
+    ("names", "malformed", "expected"),
     [
         (["ICRC"], False, ["2 bad checksums, the first in frame 3: " + str(BAD)]),
         (["ICRC", BAD_IP.name], False, ["3 bad checksums, the first in frame 2: " + str(BAD_IP)]),
@@ -67,10 +67,10 @@ MIXED = tally(
         ]),
     ],
 )  # fmt: skip
-def test_objections_say_what_is_wrong_and_where_first(
-    names: list[str], malformed: bool, said: list[str]
+def test_objections_name_what_is_wrong_and_where_first(
+    names: list[str], malformed: bool, expected: list[str]
 ) -> None:
-    assert list(MIXED.objections(names, malformed=malformed)) == said
+    assert list(MIXED.objections(names, malformed=malformed)) == expected
 
 
 def test_nothing_is_objected_to_what_holds() -> None:
@@ -103,6 +103,6 @@ def test_things_are_counted_in_words(number: int, text: str) -> None:
     assert counted(number, "file") == text
 
 
-def test_a_check_says_what_was_found_and_what_should_have_been() -> None:
+def test_a_check_shows_what_was_found_and_what_was_expected() -> None:
     assert str(BAD) == "ICRC bad: found 0x00000011, expected 0x00000022"
     assert str(GOOD) == "ICRC good"

@@ -153,7 +153,7 @@ def test_a_transfer_that_grows_too_long_is_dropped() -> None:
     assert len(reassembly) == 1
 
 
-def test_closed_transfers_are_forgotten_in_time() -> None:
+def test_closed_transfers_are_dropped_in_time() -> None:
     reassembly = RMPPReassembly(transactions=2)
     whole = segments(b"data")
     for key in "abc":

@@ -87,7 +87,7 @@ def test_columns_keep_their_order_and_may_repeat() -> None:
         ("rdmawire.icrc.status", ("FT_STRING", 0, "", "")),
     ],
 )
-def test_the_list_says_what_a_field_is(name: str, known: tuple[str, int, str, str]) -> None:
+def test_the_list_describes_each_field(name: str, known: tuple[str, int, str, str]) -> None:
     (info,) = (info for info in fields() if info.name == name)
     assert (info.type, info.width, info.header, info.row) == known
     assert isinstance(info, FieldInfo)

@@ -71,7 +71,7 @@ def test_a_bound_is_a_number_a_time_or_a_date(text: str, kind: BoundKind, value:
         ),
     ],
 )
-def test_a_text_that_is_none_of_these_is_an_error_that_says_what_is(text: str) -> None:
+def test_another_text_is_an_error_that_lists_the_forms(text: str) -> None:
     with pytest.raises(BoundError) as caught:
         Bound.parse(text)
     assert str(caught.value) == (

@@ -246,7 +246,7 @@ def test_both_ways_share_a_connection_and_the_state_above() -> None:
     assert (there.side, back.side) == (0, 1)
 
 
-def test_the_connection_longest_silent_is_forgotten() -> None:
+def test_the_least_recent_connection_is_dropped() -> None:
     track = tracker(most=2)
     for port in (1, 2, 1, 3):
         numbers(track, 0, TCP(seq=5), b"", port)
@@ -264,7 +264,7 @@ def test_all_directions_together_hold_no_more_than_allowed() -> None:
     assert len(bytes_of(tuple(found))) == 40 * 99
 
 
-def test_a_deaf_connection_keeps_its_numbers_and_holds_nothing() -> None:
+def test_an_ignored_connection_keeps_its_numbers_and_holds_nothing() -> None:
     track = tracker()
     numbers(track, 0, TCP(seq=0, syn=1), b"")
     arrival = track.segment(CLIENT, SERVER, TCP(50001, 7174, 50), b"held")

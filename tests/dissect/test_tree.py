@@ -58,7 +58,7 @@ def test_rows_keep_their_order_with_groups_before_their_members() -> None:
     ]
 
 
-def test_a_flag_that_is_not_set_says_so() -> None:
+def test_a_clear_flag_is_shown_as_not_set() -> None:
     assert found(Sample())["flag"].text == "not set"
 
 
@@ -86,7 +86,7 @@ def test_numbers_have_words(header: Header, title: str, word: str) -> None:
         (ib.AETH(ack=3), "value", "infiniband.aeth.syndrome.error_code"),
     ],
 )
-def test_another_row_may_say_what_a_row_is(header: Header, title: str, name: str) -> None:
+def test_another_row_may_decide_what_a_row_is(header: Header, title: str, name: str) -> None:
     assert found(header)[title].name == name
 
 

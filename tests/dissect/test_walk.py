@@ -11,15 +11,15 @@ def test_conversations_are_numbered_by_their_first_frames() -> None:
     ]
 
 
-def test_an_end_may_talk_to_itself() -> None:
+def test_an_end_may_send_to_itself() -> None:
     known = Conversations()
     assert [known.number("a", "a"), known.number("a", "a"), known.number("b", "b")] == [0, 0, 1]
 
 
-def test_the_conversation_longest_silent_is_forgotten() -> None:
+def test_the_least_recent_conversation_is_dropped() -> None:
     known = Conversations(maximum=2)
     assert [known.number(*ends) for ends in ("ab", "cd", "ba", "ef")] == [0, 1, 0, 2]
-    assert known.number("a", "b") == 0, "heard after cd"
+    assert known.number("a", "b") == 0, "received after cd"
     assert known.number("c", "d") == 3, "forgotten: numbered anew"
     assert known.number("e", "f") == 4, "forgotten for cd"
     assert len(known._numbers) == 2

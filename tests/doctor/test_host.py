@@ -112,7 +112,7 @@ def test_facts_are_read(tmp_path: Path) -> None:
     assert read_live(tmp_path / "none").modules == frozenset()
 
 
-def test_each_check_says_all() -> None:
+def test_each_check_has_all_its_texts() -> None:
     for check in HOST_CHECKS:
         assert check.cause
         assert check.remedy

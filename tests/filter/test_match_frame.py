@@ -31,8 +31,8 @@ def test_de_morgan(one: str, other: str) -> None:
         (f"not (({one}) or ({other}))", f"(not ({one})) and (not ({other}))"),
         (f"({one}) xor ({other})", f"(({one}) or ({other})) and not (({one}) and ({other}))"),
     ):
-        said, meant = Filter(left), Filter(right)
-        assert all(said(frame) == meant(frame) for frame in frames())
+        one_way, other_way = Filter(left), Filter(right)
+        assert all(one_way(frame) == other_way(frame) for frame in frames())
 
 
 def test_every_field_can_be_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""From text to tree: any text gives a tree or says where it is wrong; trees print as filters."""
+"""From text to tree: any text gives a tree or an error with a place; trees print as filters."""
 
 import re
 
@@ -58,7 +58,7 @@ def test_and_binds_closer_than_xor_and_xor_closer_than_or() -> None:
     assert parse("(ip or udp) and tcp") == Logic("and", (Logic("or", (ip, udp)), tcp))
 
 
-def test_equalities_say_how_many_values_they_mean() -> None:
+def test_equalities_quantify_over_values() -> None:
     for text, compare, quantifier in (
         ("==", CompareOp.EQ, Quantifier.ANY),
         ("!=", CompareOp.NE, Quantifier.ALL),
@@ -162,18 +162,20 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "column", "said"), WRONG)
-def test_a_wrong_filter_says_where_and_what(text: str, column: int, said: str) -> None:
+@pytest.mark.parametrize(("text", "column", "message"), WRONG)
+def test_a_wrong_filter_is_an_error_with_place_and_reason(
+    text: str, column: int, message: str
+) -> None:
     with pytest.raises(FilterError) as caught:
         parse(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.offset == column - 1
     assert str(caught.value).startswith(f"column {column}: ")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("ip or " * 11_000 + "ip", "at most 65536 characters"),
         ("(" * 101 + "ip" + ")" * 101, "more than 100 levels"),
@@ -187,8 +189,8 @@ def test_a_wrong_filter_says_where_and_what(text: str, column: int, said: str) -
         ("ip.ttl in {" + "1," * 10_000 + "1}", "more than 10000 members"),
     ],
 )
-def test_a_filter_beyond_the_bounds_is_refused(text: str, said: str) -> None:
-    with pytest.raises(FilterError, match=said):
+def test_a_filter_beyond_the_bounds_is_refused(text: str, message: str) -> None:
+    with pytest.raises(FilterError, match=message):
         parse(text)
 
 
@@ -241,16 +243,16 @@ WORDS = st.sampled_from(
 
 @given(st.text() | st.lists(WORDS, max_size=12).map(" ".join) | st.lists(WORDS).map("".join))
 def test_any_text_gives_a_tree_or_a_filter_error(text: str) -> None:
-    where, said = 0, ""
+    where, message = 0, ""
     try:
         tree = parse(text)
     except FilterError as error:
-        where, said = error.offset, str(error)
+        where, message = error.offset, str(error)
     else:
         assert parse(str(tree)) == tree
     assert 0 <= where <= len(text)
-    assert said == "" or said.isprintable()
-    assert len(said) < 600
+    assert message == "" or message.isprintable()
+    assert len(message) < 600
 
 
 @pytest.mark.parametrize("text", ["x" * 60_000, "ip.src == " + "1" * 60_000, "ip " + "a" * 60_000])

@@ -129,22 +129,22 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "said"), REFUSED, ids=[text[:20] for text, _ in REFUSED])
-def test_a_wrong_pattern_is_refused(pattern: str, said: str) -> None:
+@pytest.mark.parametrize(("pattern", "message"), REFUSED, ids=[text[:20] for text, _ in REFUSED])
+def test_a_wrong_pattern_is_refused(pattern: str, message: str) -> None:
     with pytest.raises(PatternError) as caught:
         compile_pattern(pattern.encode())
     assert str(caught.value).startswith("the regular expression ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @given(st.binary(max_size=30), st.binary(max_size=30))
 def test_any_pattern_is_a_pattern_or_an_error_of_one_line(pattern: bytes, subject: bytes) -> None:
-    said = ""
+    message = ""
     try:
         compile_pattern(pattern)(subject)
     except PatternError as error:
-        said = str(error)
-    assert said == "" or said.isprintable()
+        message = str(error)
+    assert message == "" or message.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,12 @@ def test_no_pattern_hangs(pattern: str, found: bool) -> None:
 
 @pytest.mark.parametrize("opening", ["[", "(", "(?#", "[[:alpha:]", "\\Q", "\\x{", "(?:a|"])
 def test_a_pattern_of_many_openings_is_read_once(opening: str) -> None:
-    said = ""
+    message = ""
     try:
         compile_pattern(opening.encode() * (60_000 // len(opening)))
     except PatternError as error:
-        said = str(error)
-    assert len(said) < 200
+        message = str(error)
+    assert len(message) < 200
 
 
 def test_only_a_filter_with_a_pattern_loads_re2() -> None:

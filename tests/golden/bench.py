@@ -32,31 +32,31 @@ GOLDEN = Path(__file__).parents[2] / "captures" / "golden"
 Object = dict[str, Any]
 
 
-class Told(NamedTuple):
+class RecordedCase(NamedTuple):
     """A case as the JSON describes it, with its frames: when each was sent (ns), from whom."""
 
     capture: str
-    told: Object
+    described: Object
     times: tuple[int, ...]
     frames: tuple[bytes, ...]
 
     @property
     def name(self) -> str:
-        return str(self.told["name"])
+        return str(self.described["name"])
 
     @property
     def scripted(self) -> set[int]:
-        return set(self.told.get("scripted", ()))
+        return set(self.described.get("scripted", ()))
 
     def by(self, who: str) -> list[tuple[int, bytes]]:
-        """What one end put on the link, and when."""
-        mac = bytes.fromhex(self.told[who]["mac"].replace(":", ""))
+        """Return the frames that one end sent, and the time of each (ns)."""
+        mac = bytes.fromhex(self.described[who]["mac"].replace(":", ""))
         pairs = zip(self.times, self.frames, strict=True)
         return [(time, frame) for time, frame in pairs if frame[6:12] == mac]
 
-    def says(self, who: str) -> tuple[Raw, ...]:
-        """What a script said in the name of one end."""
-        mac = bytes.fromhex(self.told[who]["mac"].replace(":", ""))
+    def scripted_frames(self, who: str) -> tuple[Raw, ...]:
+        """Return the frames that a script sent in the name of one end."""
+        mac = bytes.fromhex(self.described[who]["mac"].replace(":", ""))
         return tuple(
             Raw(time, who, frame)
             for number, (time, frame) in enumerate(zip(self.times, self.frames, strict=True), 1)
@@ -70,40 +70,40 @@ def captures() -> list[str]:
 
 
 @cache
-def read(name: str) -> tuple[Told, ...]:
+def read(name: str) -> tuple[RecordedCase, ...]:
     """The cases of a capture."""
-    told = json.loads((GOLDEN / f"{name}.json").read_text())
-    with open_capture(GOLDEN / told["capture"]) as reader:
+    described = json.loads((GOLDEN / f"{name}.json").read_text())
+    with open_capture(GOLDEN / described["capture"]) as reader:
         records = list(reader)
-    return tuple(_cases(told, records))
+    return tuple(_cases(described, records))
 
 
-def _cases(told: Object, records: list[Record]) -> Iterator[Told]:
-    for case in told["cases"]:
+def _cases(described: Object, records: list[Record]) -> Iterator[RecordedCase]:
+    for case in described["cases"]:
         first, last = case["frames"]
         mine = records[first - 1 : last]
-        start = told["epoch_ns"] + case["start_ns"]
-        for who, usual in told.get("usual", {}).items():
+        start = described["epoch_ns"] + case["start_ns"]
+        for who, usual in described.get("usual", {}).items():
             case[who] = usual | case[who]
         times = tuple(record.time_ns - start for record in mine)
-        yield Told(told["capture"], case, times, tuple(record.data for record in mine))
+        yield RecordedCase(described["capture"], case, times, tuple(record.data for record in mine))
 
 
 def played() -> list[str]:
     """The captures whose cases describe each end and its work."""
-    return [name for name in captures() if all(CLIENT in one.told for one in read(name))]
+    return [name for name in captures() if all(CLIENT in one.described for one in read(name))]
 
 
-def case_of(told: Told, real: str) -> Case:
+def case_of(recorded: RecordedCase, real: str) -> Case:
     """The case in which one end is real; the other is known, but plays no part."""
-    details = told.told
+    details = recorded.described
     ends = {who: _end(details[who], details[OTHER[who]]) for who in (CLIENT, SERVER)}
     return Case(
-        told.name,
+        recorded.name,
         details["shows"],
         ends,
         tuple(map(_action, details["does"])),
-        told.says(real),
+        recorded.scripted_frames(real),
         _kind(details["service"]),
         tuple(details.get("lost", ())),
         {int(number): wait for number, wait in details.get("late", {}).items()},
@@ -115,29 +115,29 @@ def _kind(service: str) -> QPType:
     return QPType.XRC_INI if service == "XRC" else QPType[service]
 
 
-def _end(told: Object, peer: Object) -> End:
+def _end(described: Object, peer: Object) -> End:
     attributes = QPAttributes(
-        path_mtu=MTU.of(told["path_mtu"]),
-        qp_access_flags=_rights(told["qp_access_flags"]),
-        qkey=told.get("qkey", 0),
+        path_mtu=MTU.of(described["path_mtu"]),
+        qp_access_flags=_rights(described["qp_access_flags"]),
+        qkey=described.get("qkey", 0),
         dest_qp_num=peer["qpn"],
-        **{name: told[name] for name in ATTRIBUTES},
+        **{name: described[name] for name in ATTRIBUTES},
     )
     return End(
-        told["qpn"],
-        Place.of(told["mac"], told["address"]),
-        _memory(told, "memory"),
-        _memory(told, "fast") if "fast_va" in told else Memory(0, 0x0100),
+        described["qpn"],
+        Place.of(described["mac"], described["address"]),
+        _memory(described, "memory"),
+        _memory(described, "fast") if "fast_va" in described else Memory(0, 0x0100),
         attributes,
-        told["traffic_class"],
-        told["flow_label"],
-        *(told.get(flag, False) for flag in ("shared", "silent", "notifies")),
+        described["traffic_class"],
+        described["flow_label"],
+        *(described.get(flag, False) for flag in ("shared", "silent", "notifies")),
     )
 
 
-def _memory(told: Object, name: str) -> Memory:
-    va, rkey = told[f"{name}_va"], told[f"{name}_rkey"]
-    return Memory(va, rkey, _rights(told[f"{name}_access"]), told[f"{name}_bytes"])
+def _memory(described: Object, name: str) -> Memory:
+    va, rkey = described[f"{name}_va"], described[f"{name}_rkey"]
+    return Memory(va, rkey, _rights(described[f"{name}_access"]), described[f"{name}_bytes"])
 
 
 def _rights(names: list[str]) -> int:
@@ -153,12 +153,12 @@ _ACTIONS: Mapping[str, Any] = {
 }
 
 
-def _action(told: Object) -> Action:
-    fields = {name: value for name, value in told.items() if name != "do"}
-    if told["do"] in _ACTIONS:
-        action: Action = _ACTIONS[told["do"]](**fields)
+def _action(described: Object) -> Action:
+    fields = {name: value for name, value in described.items() if name != "do"}
+    if described["do"] in _ACTIONS:
+        action: Action = _ACTIONS[described["do"]](**fields)
         return action
-    return Work(do=SendOpcode[told["do"]], **fields)
+    return Work(do=SendOpcode[described["do"]], **fields)
 
 
 class Playback:

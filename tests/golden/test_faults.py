@@ -1,4 +1,4 @@
-"""The cases of errors: each fault that there is, and what the tables say that follows from it."""
+"""The cases of errors: each fault that there is, and its consequences in the tables."""
 
 import pytest
 
@@ -6,20 +6,20 @@ from rdmawire.ib.retransmit import NAK_STATUS
 from rdmawire.ib.service import DATAGRAM, RELIABLE, UNRELIABLE, Fault, Reaction
 from rdmawire.wire import roce
 from rdmawire.wire.ib import AETH, Ack, Nak
-from tests.golden.bench import Object, Told, read
+from tests.golden.bench import Object, RecordedCase, read
 from tools.make_captures.golden.case import CLIENT, SERVER
 
 TABLES = {"RC": RELIABLE, "XRC": RELIABLE, "UC": UNRELIABLE, "UD": DATAGRAM}
-CASES = [told for told in read("errors") if "fault" in told.told]
+CASES = [recorded for recorded in read("errors") if "fault" in recorded.described]
 
 
-def reaction(told: Told) -> Reaction:
-    return TABLES[told.told["service"]][Fault[told.told["fault"]]]
+def reaction(recorded: RecordedCase) -> Reaction:
+    return TABLES[recorded.described["service"]][Fault[recorded.described["fault"]]]
 
 
-def naks(told: Told) -> set[int]:
+def naks(recorded: RecordedCase) -> set[int]:
     """The codes of the NAKs that the server sent."""
-    aeths = (roce.parse(frame).packet.header(AETH) for _, frame in told.by(SERVER))
+    aeths = (roce.parse(frame).packet.header(AETH) for _, frame in recorded.by(SERVER))
     return {aeth.value for aeth in aeths if aeth is not None and aeth.ack == Ack.NAK}
 
 
@@ -30,13 +30,13 @@ def failed(end: Object) -> list[str]:
 
 
 def cases() -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("told", CASES, ids=lambda told: told.name)
+    return pytest.mark.parametrize("recorded", CASES, ids=lambda recorded: recorded.name)
 
 
 @cases()
-def test_the_server_does_what_its_table_says(told: Told) -> None:
-    expected, server = reaction(told), told.told["comes_to"][SERVER]
-    assert naks(told) == ({expected.nak} if expected.nak is not None else set())
+def test_the_server_does_what_its_table_says(recorded: RecordedCase) -> None:
+    expected, server = reaction(recorded), recorded.described["comes_to"][SERVER]
+    assert naks(recorded) == ({expected.nak} if expected.nak is not None else set())
     assert server["state"] == ("ERR" if expected.fatal else "RTS")
     assert failed(server) in ([], [expected.status.name if expected.status else ""])
     if expected.drop is not None:
@@ -46,12 +46,12 @@ def test_the_server_does_what_its_table_says(told: Told) -> None:
 
 
 @cases()
-def test_the_client_learns_of_it_as_far_as_it_is_told(told: Told) -> None:
-    expected = reaction(told)
-    if CLIENT not in told.told["comes_to"]:
-        assert told.scripted
+def test_the_client_completes_with_the_status_of_the_nak(recorded: RecordedCase) -> None:
+    expected = reaction(recorded)
+    if CLIENT not in recorded.described["comes_to"]:
+        assert recorded.scripted
         return
-    client = told.told["comes_to"][CLIENT]
+    client = recorded.described["comes_to"][CLIENT]
     status = NAK_STATUS[expected.nak].name if expected.nak is not None else None
     assert failed(client) == ([status] if status else [])
     assert client["state"] == ("ERR" if status else "RTS")
@@ -70,18 +70,23 @@ OF_OTHER_CAPTURES = {
 
 
 def test_every_reaction_to_a_fault_has_a_case() -> None:
-    shown = {(Fault[told.told["fault"]], reaction(told)) for told in CASES}
+    shown = {(Fault[recorded.described["fault"]], reaction(recorded)) for recorded in CASES}
     every = {row for table in (RELIABLE, UNRELIABLE, DATAGRAM) for row in table.items()}
     assert {reaction for _, reaction in every - shown} == OF_OTHER_CAPTURES
 
 
 def test_every_nak_code_is_answered_by_a_requester() -> None:
-    codes = {code for told in read("errors") if told.name.startswith("told") for code in naks(told)}
+    codes = {
+        code
+        for recorded in read("errors")
+        if recorded.name.startswith("told")
+        for code in naks(recorded)
+    }
     assert codes >= set(Nak)
 
 
 def test_faults_that_are_no_errors_are_in_their_captures() -> None:
-    refused = {code for told in read("retransmission") for code in naks(told)}
+    refused = {code for recorded in read("retransmission") for code in naks(recorded)}
     assert refused == {Nak.PSN_SEQUENCE_ERROR}
-    assert any(told.name.startswith("twice-") for told in read("retransmission"))
-    assert all(told.name.startswith("rnr-") for told in read("rnr"))
+    assert any(recorded.name.startswith("twice-") for recorded in read("retransmission"))
+    assert all(recorded.name.startswith("rnr-") for recorded in read("rnr"))

@@ -65,7 +65,7 @@ def plain(places: list[tuple[str, int]]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", INDEX["opcodes"])
-def test_the_byte_of_the_opcode_stands_there(name: str) -> None:
+def test_the_byte_of_the_opcode_is_there(name: str) -> None:
     frames = plain(INDEX["opcodes"][name])
     at = [roce.bth_offset(data, 0, len(data)) for data in frames]
     found = {data[bth] for data, bth in zip(frames, at, strict=True) if bth >= 0}
@@ -73,7 +73,7 @@ def test_the_byte_of_the_opcode_stands_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(INDEX["syndromes"])[:-1])
-def test_the_byte_of_the_syndrome_stands_there(name: str) -> None:
+def test_the_byte_of_the_syndrome_is_there(name: str) -> None:
     kind, value = name.partition(":")[0].split()
     syndrome = Ack[kind] << 5 | int(value)
     for data in plain(INDEX["syndromes"][name]):
@@ -82,7 +82,7 @@ def test_the_byte_of_the_syndrome_stands_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INDEX["connections"])
-def test_the_bytes_of_the_message_stand_there(name: str) -> None:
+def test_the_bytes_of_the_message_are_there(name: str) -> None:
     for data in plain(INDEX["connections"][name]):
         bth = roce.bth_offset(data, 0, len(data))
         mad = data[bth + 12 + 8 :]
@@ -92,7 +92,7 @@ def test_the_bytes_of_the_message_stand_there(name: str) -> None:
 SPOKEN = ("RC", "UC", "UD", "XRC", "CNP")
 
 
-def test_what_the_software_rnic_speaks_is_in_a_golden_capture() -> None:
+def test_every_opcode_of_the_software_rnic_is_in_a_golden_capture() -> None:
     spoken = [name for name in INDEX["opcodes"] if name.split("_")[0] in SPOKEN]
     first = [INDEX["opcodes"][name][0] for name in spoken]
     first += [places[0] for places in INDEX["syndromes"].values()]

@@ -1,4 +1,4 @@
-"""What the JSON beside a golden capture says is what its frames hold."""
+"""The JSON beside a golden capture describes its frames."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from rdmawire.capture import open_capture
 from rdmawire.errors import WireError
 from rdmawire.wire import roce
 from rdmawire.wire.inet import UDP, IPv4, IPv6
-from tests.golden.bench import GOLDEN, Told, captures, played, read
+from tests.golden.bench import GOLDEN, RecordedCase, captures, played, read
 from tools.make_captures.golden.case import CLIENT, OTHER, SERVER
 from tools.make_captures.golden.pack import GOLDEN as PACK
 
@@ -22,10 +22,10 @@ def test_every_golden_capture_has_one() -> None:
 
 @pytest.mark.parametrize("name", captures())
 def test_cases_follow_one_another_to_the_last_frame(name: str) -> None:
-    told = json.loads((GOLDEN / f"{name}.json").read_text())
-    with open_capture(GOLDEN / told["capture"]) as reader:
+    recorded = json.loads((GOLDEN / f"{name}.json").read_text())
+    with open_capture(GOLDEN / recorded["capture"]) as reader:
         frames = sum(1 for _ in reader)
-    spans = [case["frames"] for case in told["cases"]]
+    spans = [case["frames"] for case in recorded["cases"]]
     assert spans[0][0] == 1
     assert spans[-1][1] == frames
     assert all(one[1] + 1 == other[0] for one, other in pairwise(spans))
@@ -35,12 +35,15 @@ def test_cases_follow_one_another_to_the_last_frame(name: str) -> None:
 @pytest.mark.parametrize("name", captures())
 def test_each_case_has_a_name_of_its_own_and_no_time_before_its_start(name: str) -> None:
     cases = read(name)
-    assert len({told.name for told in cases}) == len(cases)
-    assert all(min(told.times) >= 0 and told.times == tuple(sorted(told.times)) for told in cases)
+    assert len({recorded.name for recorded in cases}) == len(cases)
+    assert all(
+        min(recorded.times) >= 0 and recorded.times == tuple(sorted(recorded.times))
+        for recorded in cases
+    )
 
 
 def test_names_are_unique_in_the_whole_pack() -> None:
-    names = [told.name for name in captures() for told in read(name)]
+    names = [recorded.name for name in captures() for recorded in read(name)]
     assert len(set(names)) == len(names)
 
 
@@ -63,27 +66,27 @@ SEARCHED = [
 
 
 @pytest.mark.parametrize(("name", "words"), SEARCHED)
-def test_what_people_search_for_stands_in_what_is_shown(name: str, words: str) -> None:
+def test_cases_have_the_words_that_readers_search_for(name: str, words: str) -> None:
     files = (json.loads((GOLDEN / f"{each}.json").read_text()) for each in captures())
-    shown = {case["name"]: case["shows"] for told in files for case in told["cases"]}
+    shown = {case["name"]: case["shows"] for recorded in files for case in recorded["cases"]}
     assert shown[name].endswith(words)
 
 
 @pytest.mark.parametrize("name", played())
 def test_frames_have_the_numbers_of_their_ends(name: str) -> None:
-    for told in read(name):
+    for recorded in read(name):
         for who in (CLIENT, SERVER):
-            for _, data in told.by(who):
-                check_numbers(told, who, data)
+            for _, data in recorded.by(who):
+                check_numbers(recorded, who, data)
 
 
-def check_numbers(told: Told, who: str, data: bytes) -> None:
-    """The addresses, ports and queue pair of a frame are those that the JSON tells."""
-    here, there = told.told[who], told.told[OTHER[who]]
+def check_numbers(recorded: RecordedCase, who: str, data: bytes) -> None:
+    """The addresses, ports and queue pair of a frame are those of the JSON."""
+    here, there = recorded.described[who], recorded.described[OTHER[who]]
     try:
         frame = roce.parse(data)
     except WireError:
-        assert name_of(told) == "network"  # a pause
+        assert name_of(recorded) == "network"  # a pause
         return
     assert frame.packet.bth.destqp == there["qpn"]
     for piece in frame.headers:
@@ -94,12 +97,17 @@ def check_numbers(told: Told, who: str, data: bytes) -> None:
             assert traffic_class == here["traffic_class"]
 
 
-def name_of(told: Told) -> str:
-    return told.capture.partition(".")[0]
+def name_of(recorded: RecordedCase) -> str:
+    return recorded.capture.partition(".")[0]
 
 
 def test_no_two_cases_share_a_queue_pair_or_a_key() -> None:
-    ends = [told.told[who] for name in played() for told in read(name) for who in (CLIENT, SERVER)]
+    ends = [
+        recorded.described[who]
+        for name in played()
+        for recorded in read(name)
+        for who in (CLIENT, SERVER)
+    ]
     for number in ("qpn", "memory_rkey", "memory_va"):
         assert len({end[number] for end in ends}) == len(ends)
 
@@ -107,7 +115,7 @@ def test_no_two_cases_share_a_queue_pair_or_a_key() -> None:
 PAGES = ("README.md", "CHANGELOG.md", "docs/conformance.md", "docs/howto/test-vectors.md")
 
 
-def test_pages_say_how_many_cases_there_are() -> None:
+def test_pages_have_the_number_of_cases() -> None:
     cases = sum(len(read(name)) for name in captures())
     for page in PAGES:
         said = re.findall(

@@ -31,7 +31,7 @@ def values(path: Path) -> list[Values]:
 
 
 def mapped(shown: str, name: str) -> str:
-    """What a field is to say after the edit, as tshark writes it."""
+    """Return the expected value of a field after the edit, as tshark writes it."""
     if name in ("infiniband.bth.psn", "infiniband.cm.req.startpsn"):
         moved = (int(shown, 0) + 100) % (1 << 24)
         return f"0x{moved:06x}" if shown.startswith("0x") else str(moved)

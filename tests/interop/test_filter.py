@@ -48,7 +48,7 @@ _OWN = {
     # A tap counts the InfiniBand layer of a raw packet twice.
     ("raw_packets_erf.pcap", "infiniband.bth"),
 }
-"""Captures and names of which tshark says something else when filters ask."""
+"""Captures and names that tshark sees otherwise in filters."""
 
 
 def theirs(path: Path, filters: list[str], folder: Path) -> dict[str, set[int] | None]:

@@ -59,11 +59,11 @@ def test_numbers_with_a_name_are_given_and_found_by_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "reason"),
     [({"psn": 1 << 24}, "psn"), ({"opcode": "RC_SEND_ONY"}, "opcode"), ({"psn": "x"}, "psn")],
 )
-def test_a_value_that_does_not_fit_is_named(header: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConstructError, match=rf"BTH -> {said}"):
+def test_a_value_that_does_not_fit_is_named(header: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConstructError, match=rf"BTH -> {reason}"):
         BTH.build(header)
 
 
@@ -110,7 +110,7 @@ def test_a_packet_without_iba_transport_is_refused(lnh: int) -> None:
         NativePacket.parse(bytes(data))
 
 
-def test_frames_are_built_from_the_least_that_says_what_they_are() -> None:
+def test_frames_are_built_from_the_fewest_values() -> None:
     transport = {"bth": {"opcode": "RC_SEND_ONLY"}, "payload": b"abc"}
     for type_ in ("IPV4", "IPV6", "ROCE"):
         frame = roce.parse(RoCEFrame.build({"ethernet": {"type": type_}, "transport": transport}))
@@ -173,7 +173,7 @@ def test_any_bytes_parse_or_are_refused_by_construct(whole: Construct, data: byt
     assert data.startswith(whole.build(found))
 
 
-def test_a_refusal_says_where() -> None:
+def test_an_error_has_the_path_of_the_field() -> None:
     frame = RoCEFrame.build(
         {"ethernet": {"type": "IPV4"}, "transport": {"bth": {"opcode": "RC_SEND_ONLY"}}}
     )

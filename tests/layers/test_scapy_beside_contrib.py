@@ -74,13 +74,13 @@ def test_theirs_is_as_before_once_ours_is_unbound(imports: tuple[str, ...]) -> N
 
 @pytest.mark.slow
 def test_theirs_builds_the_same_bytes_with_and_without_ours() -> None:
-    tell = BUILT_BY_THEIRS + "print(raw.hex(), bytes(ack).hex())"
-    alone = run(THEIRS, tell)
-    assert run(THEIRS, OURS, tell) == run(OURS, THEIRS, tell) == alone
+    print_bytes = BUILT_BY_THEIRS + "print(raw.hex(), bytes(ack).hex())"
+    alone = run(THEIRS, print_bytes)
+    assert run(THEIRS, OURS, print_bytes) == run(OURS, THEIRS, print_bytes) == alone
 
 
 @pytest.mark.parametrize(("library", "extra"), [("scapy", "Scapy"), ("construct", "Construct")])
-def test_without_the_library_one_line_says_how_to_install_it(library: str, extra: str) -> None:
+def test_without_the_library_the_error_shows_how_to_install_it(library: str, extra: str) -> None:
     program = f"import sys; sys.modules['{library}'] = None; import rdmawire.layers.{library}"
     done = interpreted(program)
     assert done.stderr.splitlines()[-1] == (

@@ -128,7 +128,7 @@ def test_a_word_that_the_row_does_not_have_is_named_with_those_near_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("pkt", "said"),
+    ("pkt", "reason"),
     [
         (BTH(psn=1 << 24), "BTH.psn 16777216 does not fit in 24 bits"),
         (BTH(psn=-1), "BTH.psn -1 does not fit in 24 bits"),
@@ -143,8 +143,8 @@ def test_a_word_that_the_row_does_not_have_is_named_with_those_near_it() -> None
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_value_that_does_not_fit_is_named(pkt: Packet, said: str) -> None:
-    with pytest.raises(WireError, match=said):
+def test_a_value_that_does_not_fit_is_named(pkt: Packet, reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
         bytes(pkt)
 
 

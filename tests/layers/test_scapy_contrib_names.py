@@ -147,7 +147,7 @@ def test_every_opcode_that_it_names_has_its_number(theirs: types.ModuleType) -> 
             assert ours.opcode(transport, op) == theirs.opcode(transport, op) == (number, word)
 
 
-def test_an_old_name_says_the_new_one() -> None:
+def test_the_error_for_an_old_name_has_the_new_one() -> None:
     with pytest.warns(DeprecationWarning, match="dqpn has been deprecated in favor of destqp"):
         assert ours.BTH(destqp=5).dqpn == 5
 

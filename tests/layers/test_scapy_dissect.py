@@ -38,10 +38,10 @@ OF_OTHERS = tables_of("inet")
 """Headers that are Scapy's own."""
 
 BEHIND = (ICRC, VCRC, mpa.FPDUCRC, mpa.UnusedCRC)
-"""Tables that are fields here: they stand behind a payload."""
+"""Tables that are fields here: they follow a payload."""
 
 OF_STREAMS = tables_of(*IWARP)
-"""Tables of what stands in TCP: one packet alone does not tell."""
+"""Tables of headers in TCP streams: one packet alone does not have them all."""
 
 PUT_TOGETHER = {"management.pcap": (105, 108), "management_erf.pcap": (105, 108)}
 """Frames that complete an RMPP transfer: the dissector shows what all its frames hold."""
@@ -154,7 +154,7 @@ def some_frames() -> list[tuple[type[Packet], bytes]]:
 @given(data=st.binary(min_size=1, max_size=300))
 def test_any_layer_takes_any_bytes(layer: type[TableLayer], data: bytes) -> None:
     pkt = layer(data)
-    told(pkt)
+    shown(pkt)
     assert bytes(pkt) == data
     assert bytes(uncached(pkt)) == data
 
@@ -171,10 +171,10 @@ def spoilt(draw: st.DrawFn) -> tuple[type[Packet], bytes]:
 
 
 @given(spoilt())
-def test_spoilt_frames_are_read_told_and_built_again(spoilt: tuple[type[Packet], bytes]) -> None:
+def test_damaged_frames_are_read_shown_and_built_again(spoilt: tuple[type[Packet], bytes]) -> None:
     link, data = spoilt
     pkt = link(data)
-    told(pkt)
+    shown(pkt)
     assert bytes(pkt) == data
     assert bytes(uncached(pkt)) == data
 
@@ -185,7 +185,7 @@ def test_any_segment_of_a_port_bound_to_iwarp_is_read(payload: bytes) -> None:
     try:
         data = bytes(LINK / IP() / TCP(dport=7174) / Raw(payload))
         pkt = Ether(data)
-        told(pkt)
+        shown(pkt)
         assert bytes(uncached(pkt)) == data
     finally:
         scapy.unbind_iwarp(7174)
@@ -203,6 +203,6 @@ def test_a_record_full_of_extension_headers_is_read_and_built() -> None:
     assert bytes(uncached(pkt)) == data
 
 
-def told(pkt: Packet) -> Any:
+def shown(pkt: Packet) -> Any:
     """All that people see of a packet."""
     return pkt.summary(), repr(pkt), pkt.show(dump=True), pkt.copy().show2(dump=True)

@@ -10,7 +10,7 @@ from tests.wire.test_checksum import CASES, sealed
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("type", "segments"))])
 def test_scapy_makes_the_same_checksums(name: str) -> None:
-    """Scapy knows a home address only where no other option stands beside it."""
+    """Scapy knows a home address only without other options beside it."""
     kind, extensions, *_ = CASES[name]
     packet = Ether(sealed(kind, extensions))
     found = packet[UDP].chksum

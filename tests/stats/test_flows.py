@@ -111,7 +111,7 @@ def test_a_gap_that_is_filled_late(tmp_path: Path) -> None:
     assert requests.duplicates == 2
 
 
-def test_connection_management_tells_where_nobody_acknowledges(tmp_path: Path) -> None:
+def test_without_acknowledges_connection_management_pairs_queue_pairs(tmp_path: Path) -> None:
     uc = [
         Sent(Opcode.UC_SEND_ONLY, 5, 1),
         Sent(Opcode.UC_SEND_ONLY, 6, 2),
@@ -131,11 +131,11 @@ def test_connection_management_tells_where_nobody_acknowledges(tmp_path: Path) -
     assert backs(report_of(statistics, [])) == {1: None, 2: 7}
 
 
-def test_what_connection_management_says_is_read_from_its_messages() -> None:
+def test_facts_of_connection_management_are_read_from_its_messages() -> None:
     statistics = Statistics()
     statistics.read(CAPTURES / "linux" / "rxe61_rping.pcap")
     flows = statistics.flows
-    told = {
+    announced = {
         flows.find(one): flows.find(other) for one, other in statistics.pairing._cm_pairs.items()
     }
-    assert told == {2: 3}
+    assert announced == {2: 3}

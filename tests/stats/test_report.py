@@ -1,6 +1,6 @@
 """What is known to have gone wrong in real captures is what the report says.
 
-``captures/linux/manifest.toml`` tells what each holds and which fault it shows.
+``captures/linux/manifest.toml`` lists what each has and which fault it shows.
 """
 
 from pathlib import Path

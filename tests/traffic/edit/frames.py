@@ -20,7 +20,7 @@ def packet(opcode: Opcode, *extended: Header, payload: bytes = b"", **bth: int) 
 
 
 def ip_headers(source: bytes, destination: bytes, checksum: int = 0) -> tuple[Header, ...]:
-    """What stands before a BTH over IP; with a checksum of UDP, if it is not zero."""
+    """The headers before a BTH over IP; with a checksum of UDP, if it is not zero."""
     udp = UDP(49152, ROCE_PORT, checksum=checksum)
     if len(source) == 4:
         ip: Header = IPv4(protocol=IPProtocol.UDP, src=source, dst=destination)

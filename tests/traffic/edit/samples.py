@@ -70,7 +70,7 @@ def edited(
 
 
 def dissected(content: Sequence[Record]) -> Iterator[Dissection]:
-    """What the records say now."""
+    """Yield the dissection of each record."""
     dissector = Dissector()
     for one in content:
         yield dissector.dissect(

@@ -28,7 +28,7 @@ WLAN = 105
 INTERFACES = (
     Interface(LinkType.ETHERNET, 96, "eth0", "the first", 1_000_000_000),
     Interface(WLAN, 0, "wlan0", "", 1_000_000, offset_seconds=1000),
-    Interface(LinkType.ETHERNET, 0, "eth1", "nobody speaks here", 1 << 20),
+    Interface(LinkType.ETHERNET, 0, "eth1", "no traffic here", 1 << 20),
 )
 
 
@@ -123,7 +123,7 @@ def test_a_pcap_of_no_frames_has_the_link_type_of_the_first_interface(
         assert (list(reader), reader.interfaces[0].link_type) == ([], LinkType.ETHERNET)
 
 
-def test_a_frame_that_comes_too_late_for_a_pcap_is_named(tmp_path: Path) -> None:
+def test_a_frame_with_a_time_too_late_for_a_pcap_is_named(tmp_path: Path) -> None:
     early, out = tmp_path / "early.pcap", tmp_path / "out.pcap"
     with create_capture(early) as writer:
         writer.write(Record(SEND, TIME, len(SEND), LinkType.ETHERNET))
@@ -171,7 +171,7 @@ def damaged(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_stands_before_damage_is_written_and_then_the_damage_is_told(tmp_path: Path) -> None:
+def test_frames_before_damage_are_written_and_then_the_damage_is_reported(tmp_path: Path) -> None:
     path = damaged(tmp_path)
     one = editor()
     with pytest.raises(CaptureError, match="a record claims"):
@@ -207,11 +207,11 @@ def test_an_empty_capture_is_still_a_capture(tmp_path: Path) -> None:
         assert [each.link_type for each in reader.interfaces] == [LinkType.INFINIBAND]
 
 
-def test_progress_is_told_in_bytes_of_the_source(tmp_path: Path) -> None:
-    told: list[int] = []
+def test_progress_is_reported_in_bytes_of_the_source(tmp_path: Path) -> None:
+    bytes_done: list[int] = []
     source = LINUX / "rxe61_vt_rc_sendinv.pcap"
-    edit_capture(source, tmp_path / "out.pcap", editor(), progress=told.append)
-    assert told == [source.stat().st_size]
+    edit_capture(source, tmp_path / "out.pcap", editor(), progress=bytes_done.append)
+    assert bytes_done == [source.stat().st_size]
 
 
 def test_times_move_and_extensible_records_tell_the_same() -> None:
@@ -236,8 +236,8 @@ def test_a_time_before_1970_is_refused(tmp_path: Path) -> None:
             writer.write(Record(SEND, time_ns, len(SEND), LinkType.ETHERNET))
     with pytest.raises(EditError) as refused:
         edit_capture(early, out, Editor([]), changes=[later(-1_250_000_000)])
-    told = "frame 2 to write is at 0.5 s and cannot come 1.25 s earlier"
-    assert str(refused.value) == told
+    message = "frame 2 to write is at 0.5 s and cannot come 1.25 s earlier"
+    assert str(refused.value) == message
     assert list(tmp_path.iterdir()) == [early]
 
 
@@ -251,7 +251,7 @@ def test_tags_go_and_checksums_stay() -> None:
 
 
 @pytest.mark.parametrize("kept", range(12, 22))
-def test_of_a_tag_that_was_cut_off_nothing_stays_if_it_can_be_told(kept: int) -> None:
+def test_a_truncated_tag_is_removed_if_it_can_be_recognised(kept: int) -> None:
     data = Frame(tagged(3, 5), packet(Opcode.RC_SEND_ONLY)).seal().build()
     found = untagged(Record(data[:kept], 0, len(data), LinkType.ETHERNET))
     gone = 4 * ((kept >= 14) + (kept >= 18))

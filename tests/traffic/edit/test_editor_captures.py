@@ -14,14 +14,14 @@ def test_an_edit_of_nothing_changes_nothing(path: Path) -> None:
 
 
 @each_capture()
-def test_what_was_right_is_right_and_what_was_wrong_is_wrong(path: Path) -> None:
+def test_good_checksums_stay_good_and_bad_ones_bad(path: Path) -> None:
     content = records(path)
     after = edited(content, EVERYTHING.there())
     assert checks(after) == checks(content)
 
 
 @each_capture()
-def test_an_edit_can_be_taken_back_byte_for_byte(path: Path) -> None:
+def test_the_inverse_edit_restores_every_byte(path: Path) -> None:
     content = records(path)
     after = edited(content, EVERYTHING.there())
     assert edited(after, EVERYTHING.back()) == content

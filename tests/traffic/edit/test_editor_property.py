@@ -51,7 +51,7 @@ def involutions(draw: st.DrawFn, frame: roce.Frame) -> list[EditRule]:
 
 
 @given(st.data())
-def test_an_edit_of_any_frame_can_be_taken_back_and_is_sealed(data: st.DataObject) -> None:
+def test_the_inverse_edit_restores_any_frame_and_checksums_are_good(data: st.DataObject) -> None:
     frame = data.draw(frames())
     raw, rules = frame.build(), data.draw(involutions(frame))
     editor = Editor(rules)

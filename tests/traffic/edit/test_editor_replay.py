@@ -33,7 +33,7 @@ PSN = 0x7F_FFF0
 
 
 def is_even(end: Side) -> bool:
-    """Whether both ends of each connection have one number; else ports tell which belong together.
+    """Whether both ends of each connection have one number; else ports show which belong together.
 
     Soft-RoCE makes the UDP port out of both numbers, which an edit does not.
     """
@@ -44,7 +44,7 @@ MOVED = [end for end in ANSWERERS if end.name == SERVER and is_even(end)]
 
 
 def keys(end: Side) -> set[int]:
-    """The keys that requests name, and those that were told beforehand."""
+    """The keys that requests name, and those of the greetings."""
     found = {greeting.rkey for greeting in end.capture.greetings.values()}
     headers = (each for seen in end.capture.frames for each in seen.frame.packet.extended)
     return found | {each.rkey for each in headers if isinstance(each, RETH | AtomicETH | IETH)}
@@ -84,8 +84,8 @@ def moved(end: Side) -> Side:
     frames, management = tuple(edited(old.frames)), tuple(edited(old.management))
     gids = {seen.source: new.source for seen, new in zip(old.frames, frames, strict=True)}
     greetings = {
-        gids[gid]: told._replace(rkey=told.rkey ^ KEY, address=told.address + SHIFT)
-        for gid, told in old.greetings.items()
+        gids[gid]: greeting._replace(rkey=greeting.rkey ^ KEY, address=greeting.address + SHIFT)
+        for gid, greeting in old.greetings.items()
         if gid in gids
     }
     new = Capture(old.name, old.server, old.client, frames, management, greetings)

@@ -110,7 +110,7 @@ def test_what_is_kept_of_flows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
             assert new.packet.bth.psn == number + 1
 
 
-def test_heads_of_many_lengths_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_of_many_lengths_are_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow, "MAX_SHAPES", 3)
     editor = Editor([text.ecn("ce")])
     for ihl in [*range(5, 16)] * 2:

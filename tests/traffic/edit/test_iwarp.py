@@ -64,7 +64,7 @@ def through(
     return [data for _, data in done]
 
 
-def said(frames: Frames) -> tuple[Counter[tuple[int, int]], Counter[tuple[str, bool]]]:
+def stags_and_checks(frames: Frames) -> tuple[Counter[tuple[int, int]], Counter[tuple[str, bool]]]:
     """The STags and offsets of all FPDUs, and the verdicts about all checksums."""
     found: Counter[tuple[int, int]] = Counter()
     verdicts: Counter[tuple[str, bool]] = Counter()
@@ -88,9 +88,9 @@ WANTED = Counter((0x77665544, (number - 1) % (1 << 64)) for number in range(1, 4
 
 def check(frames: Frames) -> None:
     new = through(frames, moved())
-    found, verdicts = said(new)
+    found, verdicts = stags_and_checks(new)
     assert found == WANTED
-    assert verdicts == said(frames)[1]
+    assert verdicts == stags_and_checks(frames)[1]
     assert all(good for _, good in verdicts)
     assert verdicts["MPA CRC", True] == 3
     back = [text.rkeys([f"0x77665544={STAG}"]), text.va_offsets(["0x77665544=0x7001"])]
@@ -107,7 +107,7 @@ def test_every_byte_may_come_by_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_segments_may_come_late_and_again(seed: int) -> None:
+def test_segments_may_be_late_or_retransmitted(seed: int) -> None:
     chance = random.Random(seed)
     places = sorted({0, len(BYTES), *(chance.randrange(len(BYTES)) for _ in range(9))})
     cuts = list(pairwise(places))
@@ -127,7 +127,7 @@ def test_a_segment_that_comes_again_later_is_edited_as_the_first_time() -> None:
 def test_without_crcs_the_field_for_them_is_left_alone() -> None:
     frames = conversation([(0, len(BYTES))], BYTES, crc=0)
     new = through(frames, moved())
-    assert said(new)[0] == WANTED
+    assert stags_and_checks(new)[0] == WANTED
     crcs = [[h.crc for one in dissected(list(map(_record, each))) for h in one.headers()
              if isinstance(h, UnusedCRC)] for each in (frames, new)]  # fmt: skip
     assert len(crcs[0]) == 3
@@ -139,7 +139,7 @@ def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
     bad[-1] ^= 0x55
     frames = conversation([(0, 100), (100, len(bad))], bytes(bad))
     for checksum_mode, wrong in ((ChecksumMode.CHANGED, 1), (ChecksumMode.ALL, 0)):
-        found, verdicts = said(through(frames, moved(), checksum_mode))
+        found, verdicts = stags_and_checks(through(frames, moved(), checksum_mode))
         assert found == WANTED
         assert verdicts["MPA CRC", False] == wrong
         assert verdicts["TCP checksum", False] == 0
@@ -147,7 +147,7 @@ def test_a_crc_that_was_wrong_stays_so_unless_all_are_sealed() -> None:
 
 def test_with_no_seals_the_crc_stays_as_it_was() -> None:
     frames = conversation([(0, len(BYTES))], BYTES)
-    _, verdicts = said(through(frames, moved(), ChecksumMode.NONE))
+    _, verdicts = stags_and_checks(through(frames, moved(), ChecksumMode.NONE))
     assert verdicts["MPA CRC", False] == 3
 
 
@@ -161,7 +161,7 @@ def test_a_crc_is_what_it_is_set_to() -> None:
     assert not list(rules[0].unused())
 
 
-def test_frames_that_are_not_to_be_edited_help_to_understand_the_others() -> None:
+def test_frames_outside_the_selection_are_used_to_follow_streams() -> None:
     frames = conversation([(0, 20), (20, len(BYTES))], BYTES)
     editor = StreamEditor[int](Editor(moved()), fpdu_finder())
     new: list[tuple[int, bytes]] = []
@@ -172,7 +172,7 @@ def test_frames_that_are_not_to_be_edited_help_to_understand_the_others() -> Non
     assert sum(data != frames[number] for number, data in new) == 1
 
 
-def test_whose_an_stag_is_counts() -> None:
+def test_the_host_of_an_stag_counts() -> None:
     read = ReadRequestHeader(STAG, 1, 8, STAG, 2)
     request = build_fpdu(segment(RDMAPOpcode.RDMA_READ_REQUEST, b"", read))
     rules: list[EditRule] = [text.rkeys([f"{STAG}@10.77.0.1=7", f"{STAG}@10.77.0.2=9"])]
@@ -260,7 +260,7 @@ def test_in_every_capture_all_stags_are_mapped_and_checksums_are_as_good(
     assert [one.data for one in records(out)] == [one.data for one in records(path)]
 
 
-def test_without_somebody_to_find_fpdus_only_headers_up_to_tcp_are_edited() -> None:
+def test_without_an_fpdu_finder_only_headers_up_to_tcp_are_edited() -> None:
     content = records(CAPTURES / "linux" / "siw612crc_vt_all.pcap")
     after = edited(content, [text.rkeys([f"{key}=7" for key in keys(IWARP[-1])]), text.ttl("9")])
     assert checks(after) == checks(content)

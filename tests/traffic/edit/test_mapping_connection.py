@@ -67,7 +67,7 @@ def test_all_psns_of_a_capture_move_together_with_those_that_cm_agrees_upon() ->
     assert starts[0] == psns(content, response=False, source=CLIENT)[0]
 
 
-def test_the_flow_to_one_queue_pair_is_its_requests_its_answers_and_what_cm_says_of_it() -> None:
+def test_the_flow_to_one_queue_pair_is_its_requests_responses_and_cm_messages() -> None:
     rule = text.psn_offsets(["17@10.77.0.1=+100"])
     ends = QpAddress(CLIENT, 17), QpAddress(SERVER, 17)
     rule.peers = {ends[0]: ends[1], ends[1]: ends[0]}
@@ -97,7 +97,7 @@ def test_responses_of_which_nobody_knows_whose_they_are_stay_and_are_counted() -
     assert after(frame(packet(Opcode.RC_SEND_ONLY, psn=5)), rule).packet.bth.psn == 105
 
 
-def test_the_entry_that_says_most_counts() -> None:
+def test_the_most_specific_entry_counts() -> None:
     rule = text.psn_offsets(["1", "17=10", "17@10.0.0.2=100"])
     request = packet(Opcode.UC_SEND_ONLY, psn=5)
     assert after(frame(request), rule).packet.bth.psn == 105
@@ -106,7 +106,7 @@ def test_the_entry_that_says_most_counts() -> None:
     assert after(frame(other), rule).packet.bth.psn == 6
 
 
-def test_keys_of_both_sides_are_told_apart() -> None:
+def test_equal_keys_of_both_sides_are_distinguished() -> None:
     keys = {(each.rkey, each.va) for each in only(RPING, RETH) if isinstance(each, RETH)}
     texts = [f"{key:#x}@10.77.0.2={key + 1:#x}" for key, _ in sorted(keys)]
     content = edited(RPING, [text.rkeys(texts)])

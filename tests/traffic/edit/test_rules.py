@@ -88,7 +88,7 @@ def test_gids_are_mapped_as_ipv6_or_as_the_ipv4_address_that_they_hold() -> None
     assert found.dgid[-1] == 3
 
 
-def test_arp_says_the_new_addresses_too() -> None:
+def test_arp_has_the_new_addresses_too() -> None:
     arp = ARP(1, EtherType.IPV4, 6, 4, 2, MAC_A, A, MAC_B, B)
     data = joined(Ethernet(MAC_B, MAC_A, EtherType.ARP), arp)
     rules = [text.macs(["02:00:00:00:00:01=02:00:00:00:00:07"]), text.ips(["10.0.0.2=10.0.0.9"])]
@@ -212,7 +212,7 @@ def test_of_two_rules_that_set_a_field_the_later_one_counts() -> None:
     assert after(frame(SEND), *rules).packet.bth.psn == 4
 
 
-def test_lids_are_mapped_and_whose_queue_pair_it_is_may_be_told_by_lid() -> None:
+def test_lids_are_mapped_and_may_name_the_host_of_a_queue_pair() -> None:
     packets = native.NativePacket(LRH(lnh=LNH.IBA_LOCAL, slid=3, dlid=4), None, SEND).seal()
     rules = [text.lids(["3=30", "4=40"]), text.qpns(["17@lid:4=18", "17@lid:3=19"])]
     found = native.parse(Editor(rules).edit(packets.build(), LinkType.INFINIBAND))
@@ -221,7 +221,7 @@ def test_lids_are_mapped_and_whose_queue_pair_it_is_may_be_told_by_lid() -> None
 
 
 def merged(rule: EditRule, *data: bytes) -> list[str]:
-    """What an edit of frames says of numbers that became one."""
+    """Return what an edit of frames reports of numbers that became one."""
     editor = Editor([rule])
     for one in data:
         editor.edit(one)
@@ -235,7 +235,7 @@ SENDS = [
 """Queue pairs 17, 18 and 99 at two hosts."""
 
 
-def test_two_numbers_of_a_host_that_become_one_are_told() -> None:
+def test_two_numbers_of_a_host_that_become_one_are_reported() -> None:
     assert merged(text.qpns(["17=5", "18=5"]), *SENDS) == [
         "0x11 and 0x12 of 10.0.0.2 are both 0x5 now",
         "0x11 and 0x12 of 10.0.0.1 are both 0x5 now",
@@ -273,7 +273,7 @@ def test_what_is_kept_of_numbers_that_became_one_is_bounded(
     assert not merged(text.qpns(["17=5", "18=5"]), *SENDS)
 
 
-def test_what_no_frame_had_is_told() -> None:
+def test_rules_that_matched_no_frame_are_reported() -> None:
     rules = (
         text.ips(["10.0.0.1=1.1.1.1", "10.0.0.5=1.1.1.5"]),
         text.psn_offsets(["17=3", "18=4"]),

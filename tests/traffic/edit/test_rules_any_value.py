@@ -43,7 +43,7 @@ def assigned(each: EditField, value: int) -> AssignRule:
     return AssignRule(each.name, [each], value)
 
 
-def test_most_headers_stand_in_a_shipped_capture() -> None:
+def test_most_headers_are_in_a_capture() -> None:
     assert len(carriers()) > 50
 
 

@@ -1,4 +1,4 @@
-"""Rules as people write them, and what is said of those that make no sense."""
+"""Rules as people write them, and the error messages of others."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,13 +40,13 @@ REFUSED: list[tuple[Callable[[Sequence[str]], object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said", "reason"), REFUSED, ids=[row[1] for row in REFUSED])
+@pytest.mark.parametrize(("make", "written", "reason"), REFUSED, ids=[row[1] for row in REFUSED])
 def test_what_makes_no_sense_is_refused_in_one_line(
-    make: Callable[[Sequence[str]], object], said: str, reason: str
+    make: Callable[[Sequence[str]], object], written: str, reason: str
 ) -> None:
     with pytest.raises(EditError) as refused:
-        make([said])
-    assert str(refused.value).startswith(f"{said!r}: {reason}")
+        make([written])
+    assert str(refused.value).startswith(f"{written!r}: {reason}")
     assert "\n" not in str(refused.value)
 
 
@@ -100,13 +100,15 @@ ONE_BY_ONE: list[tuple[Callable[[str], object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said", "reason"), ONE_BY_ONE, ids=[row[1] for row in ONE_BY_ONE])
-def test_so_is_a_value_that_no_field_can_have(
-    make: Callable[[str], object], said: str, reason: str
+@pytest.mark.parametrize(
+    ("make", "written", "reason"), ONE_BY_ONE, ids=[row[1] for row in ONE_BY_ONE]
+)
+def test_a_value_too_large_for_its_field_is_refused(
+    make: Callable[[str], object], written: str, reason: str
 ) -> None:
     with pytest.raises(EditError) as refused:
-        make(said)
-    assert str(refused.value).startswith(f"{said!r}: {reason}")
+        make(written)
+    assert str(refused.value).startswith(f"{written!r}: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_what_is_asked_for_twice_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "meant"),
+    ("name", "written", "meant"),
     [
         ("bth.opcode", "rc_send_only", 4),
         ("infiniband.bth.opcode", "CNP", 0x81),
@@ -142,8 +144,8 @@ def test_what_is_asked_for_twice_is_refused(
         ("reth.va", "0xffffffffffffffff", (1 << 64) - 1),
     ],
 )
-def test_values_are_written_as_the_field_is(name: str, said: str, meant: int) -> None:
-    assert value(fields_named(name)[0], said) == meant
+def test_values_are_written_as_the_field_is(name: str, written: str, meant: int) -> None:
+    assert value(fields_named(name)[0], written) == meant
 
 
 def test_every_row_of_every_table_has_a_name_and_takes_its_least_and_greatest_number() -> None:
@@ -158,20 +160,20 @@ def test_every_row_of_every_table_has_a_name_and_takes_its_least_and_greatest_nu
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_rule_or_is_refused_with_nothing_else(said: str) -> None:
+def test_any_text_is_a_rule_or_is_refused_with_nothing_else(written: str) -> None:
     for make in (text.macs, text.ips, text.qpns, text.psn_offsets, text.va_offsets):
         with suppress(EditError):
-            make([said])
+            make([written])
     for one in (text.assignment, text.ecn, text.ttl):
         with suppress(EditError):
-            one(said)
+            one(written)
 
 
 LONG = "x" * 200_000
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "written"),
     [
         (text.assignment, f"{LONG}=1"),
         (text.assignment, f"bth.psn={LONG}"),
@@ -180,16 +182,16 @@ LONG = "x" * 200_000
         (text.assignment, f"eth.dst={LONG}"),
         (text.assignment, f"cnp.resv128={LONG}"),
         (text.ecn, LONG),
-        (lambda said: text.ips([said]), f"{LONG}=10.0.0.1"),
-        (lambda said: text.ips([said]), f"fe80::1%{LONG}=10.0.0.1"),
-        (lambda said: text.qpns([said]), f"1@{LONG}=2"),
-        (lambda said: text.psn_offsets([said]), f"{LONG}=2"),
+        (lambda written: text.ips([written]), f"{LONG}=10.0.0.1"),
+        (lambda written: text.ips([written]), f"fe80::1%{LONG}=10.0.0.1"),
+        (lambda written: text.qpns([written]), f"1@{LONG}=2"),
+        (lambda written: text.psn_offsets([written]), f"{LONG}=2"),
     ],
 )
 def test_of_a_long_text_a_message_has_the_beginning(
-    make: Callable[[str], object], said: str
+    make: Callable[[str], object], written: str
 ) -> None:
     with pytest.raises(EditError) as refused:
-        make(said)
-    assert str(refused.value).startswith(f"{said[:60]!r}"[:-1])
+        make(written)
+    assert str(refused.value).startswith(f"{written[:60]!r}"[:-1])
     assert len(str(refused.value)) < 400

@@ -23,15 +23,17 @@ MINE = """
 """
 
 
-def written(tmp_path: Path, said: str | bytes) -> Path:
+def written(tmp_path: Path, content: str | bytes) -> Path:
     """A file that says this."""
     path = tmp_path / "maps"
-    path.write_bytes(said if isinstance(said, bytes) else said.encode())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def test_a_file_says_what_options_could_have_said(tmp_path: Path) -> None:
-    assert {name: said for name, said in read_maps(written(tmp_path, MINE)).items() if said} == {
+def test_a_file_of_maps_equals_the_options(tmp_path: Path) -> None:
+    assert {
+        name: content for name, content in read_maps(written(tmp_path, MINE)).items() if content
+    } == {
         "ip": ["10.77.0.0/24=192.168.7.0/24", "10.78.0.1=1.2.3.4"],
         "qpn": ["0x11@10.77.0.1=0x1234", "0x12=5"],
     }
@@ -53,12 +55,14 @@ WRONG: list[tuple[str | bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "told"), WRONG)
-def test_a_mistake_is_told_with_its_line(said: str | bytes, told: str, tmp_path: Path) -> None:
-    path = written(tmp_path, said)
+@pytest.mark.parametrize(("content", "message"), WRONG)
+def test_a_mistake_is_reported_with_its_line(
+    content: str | bytes, message: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, content)
     with pytest.raises(EditError) as refused:
         read_maps(path)
-    assert str(refused.value) == f"{path}{told}"
+    assert str(refused.value) == f"{path}{message}"
 
 
 def test_the_same_number_of_another_host_or_section_is_another_one(tmp_path: Path) -> None:

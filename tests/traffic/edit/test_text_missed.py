@@ -16,8 +16,8 @@ READ = packet(Opcode.RC_RDMA_READ_REQUEST, RETH(0x1000, 0x1201, 64))
 ELSEWHERE = "no frame has it; 10.0.0.2 has that number"
 
 
-def told(rule: EditRule, *frames: bytes) -> list[str]:
-    """What is said of each part of a rule that no frame had."""
+def reported(rule: EditRule, *frames: bytes) -> list[str]:
+    """Return the message about each part of a rule that no frame had."""
     editor = Editor([rule])
     for data in frames:
         assert editor.edit(data) == data
@@ -33,8 +33,8 @@ def told(rule: EditRule, *frames: bytes) -> list[str]:
         text.psn_offsets(["17@10.0.0.1=5"]),
     ],
 )
-def test_a_number_at_the_wrong_host_is_told_with_its_owner(rule: EditRule) -> None:
-    assert told(rule, *[frame(READ)] * 3) == [ELSEWHERE]
+def test_a_number_at_the_wrong_host_is_reported_with_the_host_that_has_it(rule: EditRule) -> None:
+    assert reported(rule, *[frame(READ)] * 3) == [ELSEWHERE]
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,21 @@ def test_a_number_at_the_wrong_host_is_told_with_its_owner(rule: EditRule) -> No
         (HOSTS, "no frame has it; 10.0.0.2, 10.0.0.3, 10.0.0.4 and others have that number"),
     ],
 )
-def test_of_many_owners_the_first_are_named(hosts: Sequence[bytes], reason: str) -> None:
+def test_of_many_hosts_that_have_it_the_first_are_named(
+    hosts: Sequence[bytes], reason: str
+) -> None:
     frames = [frame(READ, A, host) for host in hosts]
-    assert told(text.rkeys(["0x1201@10.0.0.1=5"]), *frames, *frames) == [reason]
+    assert reported(text.rkeys(["0x1201@10.0.0.1=5"]), *frames, *frames) == [reason]
 
 
-def test_a_number_of_nobody_or_of_everybody_has_no_owner() -> None:
-    assert told(text.rkeys(["0x1202@10.0.0.1=5"]), frame(READ)) == ["no frame has it"]
-    assert told(text.rkeys(["0x1202=5"]), frame(READ)) == ["no frame has it"]
-    assert told(text.psn_offsets(["18=5"]), frame(READ)) == ["no frame has it"]
+def test_without_another_host_that_has_the_number_none_is_named() -> None:
+    assert reported(text.rkeys(["0x1202@10.0.0.1=5"]), frame(READ)) == ["no frame has it"]
+    assert reported(text.rkeys(["0x1202=5"]), frame(READ)) == ["no frame has it"]
+    assert reported(text.psn_offsets(["18=5"]), frame(READ)) == ["no frame has it"]
 
 
 def test_addresses_of_ipv6_are_written_as_usual() -> None:
-    found = told(text.rkeys(["0x1201@10.0.0.1=5"]), frame(READ, A6, B6))
+    found = reported(text.rkeys(["0x1201@10.0.0.1=5"]), frame(READ, A6, B6))
     assert found == ["no frame has it; fd00::2 has that number"]
 
 
