@@ -7,6 +7,7 @@ classes, functions, and sources that have no state.
 import gc
 from collections.abc import Callable
 from copy import deepcopy
+from enum import Enum
 from pathlib import Path
 from random import Random, SystemRandom
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
@@ -36,7 +37,7 @@ DATA = bytes(range(256)) * 40
 
 NEVER_CHANGES = (
     *(int, float, str, bytes, bool, type(None), type, ModuleType, FunctionType),
-    *(BuiltinFunctionType, MappingProxyType, SystemRandom),
+    *(BuiltinFunctionType, MappingProxyType, SystemRandom, Enum),
 )
 
 
