@@ -168,7 +168,7 @@ def write_mutants(path: Path, seed: int, count: int) -> None:
 @outputs_and_selections
 def test_processes_print_the_same_as_one(name: str, selection: str, tmp_path: Path) -> None:
     path = tmp_path / "mutants.pcap"
-    write_mutants(path, 3, 300)
+    write_mutants(path, 3, 200)
     how = SELECTIONS[selection]
     expected = printed(path, OUTPUTS[name](), *how, chunk_frames=40)
     assert expected is not None
@@ -186,9 +186,9 @@ def test_chunks_are_cut_where_the_text_of_dissected_frames_is_long(
 ) -> None:
     monkeypatch.setattr(frame_printer, "_MAX_TEXT", 2000)
     path = tmp_path / "mutants.pcap"
-    write_mutants(path, 4, 200)
+    write_mutants(path, 4, 100)
     for selection in SELECTIONS.values():
-        found = printed(path, OUTPUTS[name](), *selection, jobs=jobs, chunk_frames=100)
+        found = printed(path, OUTPUTS[name](), *selection, jobs=jobs, chunk_frames=50)
         assert found == dissected(path, OUTPUTS[name](), *selection)
 
 
