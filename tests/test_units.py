@@ -107,7 +107,7 @@ def test_any_text_is_a_quantity_or_none(text: str, factor: Callable[[str], int |
 
 
 @pytest.mark.parametrize(("text", "unit"), [("8 KB", "KB"), ("8", ""), ("x", "")])
-def test_what_stands_where_a_unit_should_is_told(text: str, unit: str) -> None:
+def test_text_in_the_place_of_a_unit_is_reported(text: str, unit: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse_quantity(text, {"KiB": 1 << 10}.get)
     assert caught.value.unit == unit

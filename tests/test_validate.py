@@ -1,4 +1,4 @@
-"""Constraints: what each accepts, and what it says of the rest."""
+"""Constraints: what each accepts, and its messages for other values."""
 
 import re
 from collections.abc import Callable

@@ -25,7 +25,7 @@ def test_json_and_captures(tmp_path: Path) -> None:
     assert shown.count("RC_RDMA_WRITE_ONLY") == found["puts"]
 
 
-def test_wrong_data_is_told() -> None:
+def test_wrong_data_is_reported() -> None:
     done = run("gen", "deepep", "--loss", "5%", "--unordered", "--seed", "2")
     assert done.returncode == 1
     assert "wrong token" in done.stderr

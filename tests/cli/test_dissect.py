@@ -1,4 +1,4 @@
-"""`rdmawire dissect` as people meet it: what it prints, counts and refuses of files."""
+"""`rdmawire dissect` what it prints, counts and refuses of files."""
 
 import json
 from pathlib import Path

@@ -69,5 +69,5 @@ def test_demands_mind_only_frames_that_pass() -> None:
         ("ip.src == 10.77.0.256", "column 11: 10.77.0.256 is not an IPv4 address"),
     ],
 )  # fmt: skip
-def test_a_wrong_filter_is_one_line_that_says_where(text: str, said: str) -> None:
+def test_a_wrong_filter_is_one_line_with_its_place(text: str, said: str) -> None:
     assert said in refused("dissect", "-Y", text, RNR, status=2)

@@ -73,7 +73,7 @@ def test_options_that_go_with_other_formats(words: tuple[str, ...], message: str
     assert message in refused("dissect", *words, status=2)
 
 
-def test_a_place_that_cannot_be_written_is_told() -> None:
+def test_an_output_that_cannot_be_written_is_one_line() -> None:
     line = refused("dissect", "-T", "csv", "-o", "/nowhere/x.csv", RNR, status=1)
     assert line.endswith("its folder does not exist; create it first")
 
@@ -143,7 +143,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
         ),
     ],
 )
-def test_who_ends_it_half_way_finds_nothing_of_it(
+def test_a_signal_leaves_nothing_of_a_table_and_keeps_the_earlier_file(
     form: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     path = tmp_path / "out"
@@ -163,7 +163,7 @@ def test_who_ends_it_half_way_finds_nothing_of_it(
 
 
 @pytest.mark.parametrize("library", ["numpy", "pyarrow"])
-def test_a_missing_library_is_told_with_what_to_install(library: str, tmp_path: Path) -> None:
+def test_a_missing_library_is_named_with_what_to_install(library: str, tmp_path: Path) -> None:
     (tmp_path / f"{library}.py").write_text("raise ImportError")
     done = rdmawire("dissect", "-T", "csv", RNR, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2

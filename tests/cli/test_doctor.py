@@ -56,7 +56,7 @@ def test_one_check_alone() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\1\2", b"\xff" * 100, b"hosts: [", b"x: y"])
-def test_what_is_nothing_is_said(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_no_known_kind_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     done = run("doctor", str(path))

@@ -1,4 +1,4 @@
-"""`rdmawire edit` as people meet it."""
+"""`rdmawire edit`: what it changes, and what it refuses."""
 
 import subprocess
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ def test_what_makes_no_sense_is_one_line_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_where_to_write_must_be_said() -> None:
+def test_the_output_must_be_given() -> None:
     assert "Missing option '-w'" in refused("edit", RNR, status=2)
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_asked_for_in_vain_is_told(tmp_path: Path) -> None:
+def test_changes_that_no_frame_needs_are_reported(tmp_path: Path) -> None:
     done = edit(
         "--ip", "10.77.0.1=10.0.0.1", "--ip", "10.77.0.9=10.0.0.9", "--set", "reth.va=5",
         "-w", str(tmp_path / "out.pcap"), RNR,
@@ -142,7 +142,7 @@ def test_for_one_flow_the_capture_must_be_there_to_be_read_twice(tmp_path: Path)
     assert "name a file" in line
 
 
-def test_responses_that_nobody_can_assign_are_counted(tmp_path: Path) -> None:
+def test_responses_of_no_known_queue_pair_are_counted(tmp_path: Path) -> None:
     out, lone = tmp_path / "out.pcap", tmp_path / "acks.pcap"
     edit("--keep", "infiniband.bth.opcode == 17 && ip.src == 10.77.0.1", "-w", str(lone), RPING)
     done = edit("--psn-offset", "17=1", "-w", str(out), str(lone))
@@ -152,7 +152,7 @@ def test_responses_that_nobody_can_assign_are_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_without_the_library_for_columns_a_flow_cannot_be_told(tmp_path: Path) -> None:
+def test_without_the_library_for_columns_a_flow_cannot_be_chosen(tmp_path: Path) -> None:
     before = "import sys; sys.modules['numpy'] = None; "
     done = edit("--psn-offset", "17=1", "-w", str(tmp_path / "o.pcap"), RPING, before=before)
     assert done.returncode == 1
@@ -279,7 +279,7 @@ def test_tags_are_given_and_taken_away_again(tmp_path: Path) -> None:
         assert list(after) == list(before)
 
 
-def test_numbers_that_cannot_be_told_apart_any_more_are_told(tmp_path: Path) -> None:
+def test_numbers_that_become_the_same_are_reported(tmp_path: Path) -> None:
     done = edit(
         "-q", "--ip", "10.77.0.1=10.77.0.2", "--qpn", "17=5", "--qpn", "1=5",
         "-w", str(tmp_path / "out.pcap"), RPING,

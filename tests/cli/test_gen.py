@@ -35,7 +35,7 @@ def test_ten_thousand_lossy_frames_with_the_command_of_the_readme(tmp_path: Path
     assert "10000 frames; ICRC 10000 good; IPv4 header checksum 10000 good" in said.stdout
 
 
-def test_the_summary_says_all_of_a_run(tmp_path: Path) -> None:
+def test_the_summary_has_all_counts_of_a_run(tmp_path: Path) -> None:
     done = rdmawire("gen", "mix", "--ecn", "5%", "--gpu", "-w", str(tmp_path / "x.pcap"))
     for word in (
         *("messages", "bytes", "frames", "retransmits", "NAKs", "CNPs", "ECN marks"),
@@ -56,7 +56,7 @@ def test_json_is_one_object(tmp_path: Path) -> None:
     ("suffix", "form", "packing"),
     [("pcap", "pcap", ""), ("pcapng", "pcapng", ""), ("pcap.zst", "pcap", "zstd")],
 )
-def test_the_suffix_says_the_form(tmp_path: Path, suffix: str, form: str, packing: str) -> None:
+def test_the_suffix_selects_the_form(tmp_path: Path, suffix: str, form: str, packing: str) -> None:
     path = tmp_path / f"x.{suffix}"
     assert rdmawire("gen", "ud", "--count", "5", "-w", str(path)).returncode == 0
     with open_capture(path) as reader:
@@ -109,7 +109,7 @@ def test_many_clients_with_many_flows_to_one_server(tmp_path: Path) -> None:
         (("--clients", "4", "--servers", "2"), {"clients": 4, "servers": 2, "flows": 8}),
     ],
 )
-def test_the_summary_as_json_says_hosts_and_flows(
+def test_the_summary_as_json_has_hosts_and_flows(
     tmp_path: Path, words: tuple[str, ...], parties: dict[str, int]
 ) -> None:
     done = rdmawire("gen", "ud", "--count", "9", *words, "--json", "-w", str(tmp_path / "x.pcap"))
@@ -117,7 +117,7 @@ def test_the_summary_as_json_says_hosts_and_flows(
     assert {name: found[name] for name in parties} == parties
 
 
-def test_of_two_hosts_the_table_says_nothing_new(tmp_path: Path) -> None:
+def test_the_table_names_no_hosts_where_there_are_two(tmp_path: Path) -> None:
     done = rdmawire("gen", "ud", "--flows", "3", "-w", str(tmp_path / "x.pcap"))
     assert done.stdout.startswith("messages ")
 
@@ -169,7 +169,7 @@ def test_the_priority_in_a_tag_follows_the_dscp_unless_it_is_asked_for(
     assert priorities <= fields_of(path, "infiniband.bth.opcode", "vlan.priority")
 
 
-def test_quietly_it_writes_and_says_nothing(tmp_path: Path) -> None:
+def test_quietly_it_writes_and_prints_nothing(tmp_path: Path) -> None:
     path, usual = tmp_path / "x.pcap", tmp_path / "usual.pcap"
     done = rdmawire("gen", "ud", "--count", "5", "-q", "-w", str(path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -272,7 +272,7 @@ def test_long_runs_show_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     assert rdmawire(*words).stderr == ""  # no terminal
 
 
-def test_without_numpy_the_file_is_the_same_and_it_says_what_helps(tmp_path: Path) -> None:
+def test_without_numpy_the_file_is_the_same_and_it_names_what_to_install(tmp_path: Path) -> None:
     paths = tmp_path / "one.pcap", tmp_path / "other.pcap"
     words = ("gen", "send", "--size", "64", "--count", "3000", "-w")
     hidden = "import sys; sys.modules['numpy'] = None; "

@@ -20,7 +20,7 @@ def test_the_steps_and_counts_are_printed() -> None:
     assert "more steps, which --json has" in done.stdout
 
 
-def test_discarded_and_lost_packets_are_told() -> None:
+def test_discarded_and_lost_packets_are_counted() -> None:
     words = ("--packets", "100", "--burst", "100", "--work", "20us", "--buffers", "8")
     assert "92 packets discarded: no buffer was free" in run("gen", "gpu-echo", *words).stdout
     lossy = run("gen", "gpu-echo", "--packets", "100", "--loss", "10%")

@@ -1,4 +1,4 @@
-"""The command line as people meet it: usage, help, completion, streams, interrupts."""
+"""The command line: usage, help, completion, streams, interrupts."""
 
 import json
 import os
@@ -173,7 +173,7 @@ def test_completion_knows_the_fields() -> None:
         {"_RDMAWIRE_COMPLETE": "zsh_complete", "COMP_WORDS": "rdmawire", "COMP_CWORD": "9" * 5000},
     ],
 )
-def test_completion_without_what_a_shell_says_is_wrong_usage(env: dict[str, str]) -> None:
+def test_completion_without_the_variables_of_a_shell_is_wrong_usage(env: dict[str, str]) -> None:
     done = rdmawire(env=env)
     assert done.returncode == 2
     assert done.stderr.startswith("rdmawire: _RDMAWIRE_COMPLETE")

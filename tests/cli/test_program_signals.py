@@ -52,7 +52,7 @@ def commands(*given: tuple[str, ...]) -> Iterator[object]:
         for fast in [(words, number) in ((EDIT, signal.SIGINT), (GEN, signal.SIGTERM))]
     ],
 )
-def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
+def test_a_signal_leaves_nothing_of_a_capture_and_keeps_the_earlier_file(
     words: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:
     path = tmp_path / "out.pcap"
@@ -67,7 +67,7 @@ def test_who_ends_it_finds_nothing_of_it_and_what_was_there(
 
 
 @pytest.mark.parametrize("words", [*commands(EDIT, GEN)])
-def test_who_kills_it_finds_nothing_of_it_either(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_kill_leaves_nothing_of_a_capture_either(words: tuple[str, ...], tmp_path: Path) -> None:
     if not has_unnamed_files(tmp_path):
         pytest.skip("this file system has no O_TMPFILE")
     path = tmp_path / "out.pcap"

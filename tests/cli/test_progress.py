@@ -1,4 +1,4 @@
-"""Captures from the command line: with a progress bar where it takes long."""
+"""Captures from the command line: with a progress bar where reading takes long."""
 
 from io import BytesIO
 from pathlib import Path

@@ -53,7 +53,7 @@ def test_a_file_is_played_and_captured(here: str, tmp_path: Path) -> None:
         assert len(list(reader)) == 9
 
 
-def test_what_fails_says_which_expected_found_and_frame(tmp_path: Path) -> None:
+def test_a_failure_has_the_expected_and_the_found_value_and_the_frame(tmp_path: Path) -> None:
     path = failing(tmp_path)
     done = rdmawire("run", "-q", path)
     assert done.returncode == 1
@@ -242,7 +242,9 @@ def test_the_same_seed_gives_the_same_bytes_on_every_machine(tmp_path: Path) -> 
     assert found[0] == found[1] != sha256(capture.read_bytes()).hexdigest()
 
 
-def test_every_mistake_of_every_file_is_told_and_nothing_runs(here: str, tmp_path: Path) -> None:
+def test_every_mistake_of_every_file_is_reported_and_nothing_runs(
+    here: str, tmp_path: Path
+) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(WRITE.replace("on: client/a", "onn: client/a").replace("sink: 8", "sink: -8"))
     capture = tmp_path / "out.pcap"
@@ -283,7 +285,7 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path:
     assert message in refused("run", *words, status=2)
 
 
-def test_marks_that_nobody_is_told_of_are_pointed_out(tmp_path: Path) -> None:
+def test_marks_without_cnps_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "marks.yaml"
     capable = WRITE.replace("client, server", "{between: 'client, server', ecn: true}")
     path.write_text(f"{capable}links: {{client-server: {{faults: [mark: {{}}]}}}}\n")
@@ -337,7 +339,7 @@ def test_counters_are_printed_by_the_names_that_files_have_for_them() -> None:
     assert "client.frames" not in rdmawire("run", "lost-first").stdout
 
 
-def test_a_capture_that_cannot_be_written_is_said_to_be_so(here: str) -> None:
+def test_a_capture_that_cannot_be_written_is_one_line(here: str) -> None:
     assert "nowhere" in refused("run", here, "-w", "/nowhere/out.pcap", status=1)
 
 

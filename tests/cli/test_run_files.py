@@ -91,7 +91,7 @@ def test_what_cannot_be_a_scenario_is_not_shown(here: Path, data: bytes, said: s
     assert refused("run", "--show", "mine.yaml", status=2) == f"rdmawire: mine.yaml{said}"
 
 
-def test_the_name_of_a_file_is_told_in_one_line() -> None:
+def test_the_name_of_a_file_is_printed_in_one_line() -> None:
     assert "a\\nb: found no such file" in refused("run", "a\nb", status=2)
 
 

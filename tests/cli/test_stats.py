@@ -1,4 +1,4 @@
-"""`rdmawire stats` as people meet it."""
+"""`rdmawire stats`: its tables, JSON and pictures, and what it refuses."""
 
 import json
 import struct
@@ -106,7 +106,7 @@ def test_what_stands_before_damage_is_counted(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_counted() -> None:
+def test_what_cannot_be_read_is_reported_and_the_rest_counted() -> None:
     done = stats("--json", "nowhere.pcap", RNR)
     assert done.returncode == 1
     assert "nowhere.pcap: there is no such file" in done.stderr

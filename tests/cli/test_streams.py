@@ -36,7 +36,7 @@ def pairs() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("elsewhere", "words", "status"), [*pairs()])
-def test_what_nobody_reads_beside_the_output_changes_nothing(
+def test_errors_that_cannot_be_written_change_nothing(
     elsewhere: str, words: tuple[str, ...], status: int
 ) -> None:
     expected = rdmawire(*words)
@@ -45,7 +45,7 @@ def test_what_nobody_reads_beside_the_output_changes_nothing(
     assert found.stdout.decode() == expected.stdout
 
 
-def test_the_other_files_are_read_though_nobody_reads_the_errors() -> None:
+def test_the_other_files_are_read_when_errors_cannot_be_written() -> None:
     found = shell('"$@" 2> >(exec true)', "dissect", "nowhere", RNR)
     assert len(found.stdout.splitlines()) == 153
     assert found.returncode == 1
@@ -93,7 +93,7 @@ _FAST = {"dissect", "dissect, parquet", "stats", "gen", "edit", "run, a list", "
         for name, words in WRITERS.items()
     ],
 )
-def test_who_reads_no_more_ends_every_command_quietly(words: tuple[str, ...]) -> None:
+def test_a_closed_pipe_ends_every_command_without_an_error(words: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -104,14 +104,14 @@ def test_who_reads_no_more_ends_every_command_quietly(words: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize(("target", "status"), [(">/dev/full", 1), ("| head -c1", 0)])
-def test_help_that_cannot_be_printed_is_told_like_frames(target: str, status: int) -> None:
+def test_help_that_cannot_be_printed_is_the_error_of_frames(target: str, status: int) -> None:
     done = shell(f'"$@" {target}')
     assert done.returncode == status
     assert done.stderr.count(b"\n") == status
     assert b"Traceback" not in done.stderr
 
 
-def test_no_output_at_all_is_told() -> None:
+def test_a_closed_standard_output_is_an_error() -> None:
     done = shell('"$@" >&-', "fields")
     assert done.returncode == 1
     assert b"standard output is closed" in done.stderr

@@ -52,7 +52,7 @@ def on_terminal(*words: str) -> str:
 
 
 def read_all(terminal: int) -> Iterator[bytes]:
-    """What comes until nobody has the other end: Linux says so by an error."""
+    """What comes until the other end is closed, which Linux reports by an error."""
     try:
         while data := os.read(terminal, 1 << 16):
             yield data

@@ -189,7 +189,7 @@ def test_lines_are_drawn_for_what_is_not_across(call: Call, tmp_path: Path) -> N
         ),
     ],
 )
-def test_wrong_usage_says_what_is_right(words: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_names_what_is_allowed(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(click.UsageError) as error:
         cli.main(["sweep", *words], standalone_mode=False)
     assert message in error.value.format_message()

@@ -1,4 +1,4 @@
-"""Tables and summaries: cut between columns where they are wider than the terminal, text and JSON."""
+"""Tables that are wider than the terminal are cut between columns; summaries, as text and JSON."""
 
 import io
 import json
@@ -22,9 +22,7 @@ TABLE = ReportTable("a table", HEADS, [["a", "1", "22", "333"]], 0, 1)
         (5, [["who", "one"], ["who", "two"], ["who", "three"]]),
     ],
 )
-def test_each_part_fits_and_says_what_its_rows_are_about(
-    width: int, wanted: list[list[str]]
-) -> None:
+def test_each_part_fits_and_has_the_heads_of_rows(width: int, wanted: list[list[str]]) -> None:
     parts = list(aligned.parts(TABLE, width))
     assert [[column.name for column in part.columns] for part in parts] == wanted
     assert {part.rows[0][0] for part in parts} == {"a"}
@@ -51,7 +49,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_trouble_is_said_only_where_there_is_any() -> None:
+def test_counts_of_faults_are_shown_unless_they_are_zero() -> None:
     said = dict(rows(SUMMARY))
     assert said["messages"] == "1,234"
     assert said["retransmits"] == said["CNPs"] == "0"

@@ -22,7 +22,7 @@ def test_shipped_hosts_are_listed() -> None:
     assert run("topo", "--list").stdout.split() == list(shipped_hosts())
 
 
-def test_who_may_access_whom() -> None:
+def test_the_matrix_of_peer_to_peer_access() -> None:
     lines = run("topo", "two-sockets", "-p2p", "r").stdout.splitlines()
     assert lines[1:3] == [" GPU0\tX\tTNS\t", " GPU1\tTNS\tX\t"]
 

@@ -45,7 +45,7 @@ def test_hex_is_the_bytes_of_the_frames_and_nothing_else() -> None:
     assert case["bytes"] == [frame.hex() for frame in frames]
 
 
-def test_json_says_what_frames_have_and_what_becomes_of_them() -> None:
+def test_json_has_the_contents_and_the_outcome_of_frames() -> None:
     (case,) = told(TIMER)
     assert (case["name"], case["file"], case["frames"]) == (TIMER, "golden/rnr.pcap", [49, 52])
     assert "bytes" not in case
@@ -105,7 +105,7 @@ def test_what_no_golden_case_has_is_found_frame_by_frame(word: str) -> None:
         (["\x1b[2J"], r"no test vector has '\x1b[2J'"),
     ],
 )
-def test_nothing_found_is_status_1_and_says_which_word(words: list[str], says: str) -> None:
+def test_nothing_found_is_status_1_and_names_the_word(words: list[str], says: str) -> None:
     assert says in refused("vectors", *words, status=1)
 
 
@@ -117,14 +117,14 @@ def test_it_writes_over_none_of_the_vectors() -> None:
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "linux"])
-def test_a_folder_without_vectors_is_said_in_one_line(tmp_path: Path, folder: str) -> None:
+def test_a_folder_without_vectors_is_one_line(tmp_path: Path, folder: str) -> None:
     where = tmp_path / "nowhere" if folder == "nowhere" else Path(RNR).parent
     line = refused("vectors", "--dir", str(where), status=2)
     assert f"no test vectors in {where}: golden/manifest.toml is not there" in line
     assert "--dir" in line
 
 
-def test_a_damaged_pack_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_pack_is_one_line(tmp_path: Path) -> None:
     golden = tmp_path / "golden"
     golden.mkdir()
     (golden / "manifest.toml").write_text("[[capture]\n")

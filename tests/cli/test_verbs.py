@@ -97,7 +97,7 @@ def test_adapters_of_a_host_have_their_places() -> None:
     assert place.startswith("/sys/devices/pci00f1:00/00f1:00:00.0/")
 
 
-def test_a_trace_says_why_a_call_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_has_the_reason_of_a_refused_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RDMAWIRE_TRACE", "1")
     done = run("-q", "--", *PYTHON, CREATE_TOO_LONG_CQ)
     assert done.stdout == "rw0 rw1\nNone\n"
@@ -255,7 +255,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-def test_a_service_says_that_it_may_open_few_files() -> None:
+def test_a_service_warns_if_it_may_open_few_files() -> None:
     """Each program that opens a device takes some of them."""
     opens = (
         f"{LIST}"
@@ -365,7 +365,7 @@ def test_the_socket_of_another_program_is_left_alone(tmp_path: Path, kind: Socke
 
 
 @pytest.mark.parametrize("reply", [b"", b"abc", bytes(8), bytes(64)])
-def test_replies_that_are_of_no_service_are_told(tmp_path: Path, reply: bytes) -> None:
+def test_replies_of_another_protocol_are_refused(tmp_path: Path, reply: bytes) -> None:
     path = tmp_path / "other.sock"
 
     def answer() -> None:

@@ -1,4 +1,4 @@
-"""What `rdmawire verbs` says of programs that do not load the libraries."""
+"""What `rdmawire verbs` prints about programs that do not load the libraries."""
 
 import os
 import struct

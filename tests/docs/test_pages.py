@@ -69,6 +69,6 @@ def test_the_settings_of_the_comparison_are_shown_where_it_is_promised() -> None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_says_how_to_make_the_folder_before_it_writes_there(page: Path) -> None:
+def test_a_page_shows_how_to_make_the_folder_before_it_writes_there(page: Path) -> None:
     before, found, behind = page.read_text().partition("$TMPDIR")
     assert not found or "`export TMPDIR=$(mktemp -d)`" in behind.splitlines()[0], before[-80:]

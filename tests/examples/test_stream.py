@@ -1,4 +1,4 @@
-"""A stream says what of its work is done, and what has failed."""
+"""A stream counts which of its work is done, and which has failed."""
 
 from examples.stream import Stream, poll_all
 from rdmawire.fabric.host import Host
@@ -8,7 +8,7 @@ from rdmawire.units import us
 MESSAGE = 4096
 
 
-def test_work_that_fails_is_told_from_work_that_is_done() -> None:
+def test_work_that_fails_is_distinguished_from_work_that_is_done() -> None:
     network = Network()
     hosts = {name: Host(place=place_of(number)) for number, name in enumerate(("a", "b"), 1)}
     star(network, hosts, Cable(us(1)))

@@ -1,4 +1,4 @@
-"""Pauses: they save frames, and stop a flow that is in nobody's way."""
+"""Pauses: they save frames, and stop flows of other paths, too."""
 
 from functools import cache
 
@@ -57,8 +57,8 @@ def test_without_pauses_frames_are_lost_and_sent_again_and_less_gets_through() -
     assert sum(lossy.completed) < 0.5 * sum(lossless.completed)
 
 
-def test_a_pause_stops_who_is_in_nobodys_way() -> None:
-    """Head-of-line blocking: the victim gets no more than each of four who share a link."""
+def test_a_pause_stops_flows_of_other_paths_too() -> None:
+    """Head-of-line blocking: the victim gets no more than each of four that share a link."""
     stopped = ran("pauses")
     assert stopped.share(AFTER) == pytest.approx(1 / 4, rel=0.1)
     assert stopped.victim.paused("victim") > 0.5 * (END - PLANS["pauses"].begin)
@@ -68,13 +68,13 @@ def test_a_pause_stops_who_is_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize("name", ["pauses, a priority of its own", "pauses and DCQCN", "no pauses"])
-def test_who_is_not_behind_them_is_not_stopped(name: str) -> None:
+def test_a_flow_that_is_not_behind_them_is_not_stopped(name: str) -> None:
     free = ran(name)
     assert free.share(AFTER) > 0.97
     assert free.victim.paused("victim") == 0
 
 
-def test_with_dcqcn_senders_slow_down_before_anybody_is_told_to_stop() -> None:
+def test_with_dcqcn_senders_slow_down_before_a_pause_is_sent() -> None:
     ports = ran("pauses and DCQCN").victim.network.ports.values()
     assert sum(port.stops.total() for port in ports) == 0
     assert sum(port.marks.total() for port in ports) > 0

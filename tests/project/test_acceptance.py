@@ -196,7 +196,7 @@ def test_failed_unit_tests_are_named() -> None:
     assert result.reason == "1 ERROR, 1 no end, 1 ok, 1 skipped; failed: test_mw_type1, test_hang"
 
 
-def test_each_case_is_told_apart_and_its_texts_are_patterns() -> None:
+def test_each_case_is_unique_and_its_texts_are_patterns() -> None:
     cases = list(all_cases())
     keys = {(case.package, case.options, case.transport, case.where) for case in cases}
     assert len(keys) == len(cases)
@@ -318,7 +318,7 @@ def test_all_packages_of_a_program_are_needed() -> None:
     assert result.reason == "needs the packages no-such-first, no-such-second"
 
 
-def test_a_server_is_ready_when_it_says_so(tmp_path: Path) -> None:
+def test_a_server_is_ready_when_it_prints_so(tmp_path: Path) -> None:
     server = Program("sh -c 'echo; echo waiting for 1; exec sleep 60'", {}, tmp_path / "output")
     try:
         server.wait_until_ready(0, ready=r"waiting for \d")

@@ -202,5 +202,5 @@ def test_a_misspelt_name_has_the_same_hint_everywhere(name: str, hint: str) -> N
         ("rdmap.opcode", "rdmap.opcode: no frame on a link has the header rdmap"),
     ],
 )
-def test_a_fault_says_what_it_cannot_match(name: str, reason: str) -> None:
+def test_a_fault_names_what_it_cannot_match(name: str, reason: str) -> None:
     assert refusal(FabricError, FieldName, name) == reason

@@ -1,4 +1,4 @@
-"""What imports Scapy, which is GPL, says so in its first line, and nothing else imports it."""
+"""What imports Scapy has the GPL in its first line, and nothing else imports it."""
 
 import ast
 from collections.abc import Iterator
@@ -52,12 +52,12 @@ def test_an_import_of_scapy_is_found_wherever_it_stands(source: str, needs: bool
 WITH_SCAPY = [path for path in sources() if needs_scapy(path.read_text())]
 
 
-def test_files_that_import_scapy_say_their_licence() -> None:
+def test_files_that_import_scapy_begin_with_their_licence() -> None:
     assert ROOT / "tools" / "bench" / "peer_scapy.py" in WITH_SCAPY
     assert [path for path in WITH_SCAPY if not path.read_text().startswith(LICENCE)] == []
 
 
-def test_no_other_file_says_so_or_imports_one_that_does() -> None:
+def test_no_other_file_has_that_licence_or_imports_one_that_has() -> None:
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in WITH_SCAPY}
     words = {"scapy" if "scapy" in name else name.rpartition(".")[2] for name in names}
     for path in set(sources()) - set(WITH_SCAPY):

@@ -147,7 +147,7 @@ def test_results_are_kept_once_for_each_mutant_that_is_there(tmp_path: Path) -> 
     }
 
 
-def test_tests_that_fail_without_any_mutant_are_told(tmp_path: Path) -> None:
+def test_tests_that_fail_without_any_mutant_are_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     sandbox = Sandbox(ROOT, folder)

@@ -99,7 +99,7 @@ def test_a_second_build_does_nothing(tmp_path: Path) -> None:
     assert (folder / "libibverbs.so").readlink() == Path("libibverbs.so.1")
 
 
-def test_without_a_compiler_the_error_says_what_to_install(
+def test_without_a_compiler_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
@@ -107,7 +107,7 @@ def test_without_a_compiler_the_error_says_what_to_install(
         build.build(tmp_path)
 
 
-def test_without_the_header_the_error_says_what_to_install(
+def test_without_the_header_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "cc -nostdinc")

@@ -1,4 +1,4 @@
-"""The C library when its service ends, or answers nonsense: the program goes on, or is told."""
+"""The C library when its service ends or answers nonsense: programs go on, or get an error."""
 
 import os
 import random

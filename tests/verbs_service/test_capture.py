@@ -1,4 +1,4 @@
-"""Captures that cannot be written to their end: the service goes on, and says so once."""
+"""Captures that cannot be written to their end: the service goes on, and prints that once."""
 
 import os
 from errno import ENOSPC

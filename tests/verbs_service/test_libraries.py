@@ -31,7 +31,7 @@ def test_an_installed_package_has_them(tmp_path: Path) -> None:
     assert names(libraries(tmp_path, tmp_path).paths) == NAMES
 
 
-def test_a_package_without_them_says_what_to_install(tmp_path: Path) -> None:
+def test_a_package_without_them_names_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match="install gcc, libibverbs-dev and"):
         libraries(tmp_path, tmp_path)
 

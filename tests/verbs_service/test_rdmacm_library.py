@@ -104,7 +104,7 @@ def test_requests_that_are_lost_time_out(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_end_of_the_service_wakes_up_those_who_wait_for_events(tmp_path: Path) -> None:
+def test_the_end_of_the_service_wakes_up_threads_that_wait_for_events(tmp_path: Path) -> None:
     path = program("connections", *SANITIZERS)
     with running(tmp_path) as service:
         process = subprocess.Popen(

@@ -113,7 +113,7 @@ DCQCN = "connections: {c: {between: [left, right], congestion: {dcqcn: {g: 0.5}}
     ("ecn", "connections", "marks", "obeys"),
     [(2, DCQCN, True, True), (2, "", True, False), (0, DCQCN, False, False)],
 )
-def test_marked_packets_cause_cnps_which_lower_the_rate_if_the_scenario_says_so(
+def test_marked_packets_cause_cnps_which_lower_the_rate_if_the_scenario_has_congestion(
     tmp_path: Path, ecn: int, connections: str, marks: bool, obeys: bool
 ) -> None:
     scenario = read_scenario_text(SLOW + connections)

@@ -355,7 +355,7 @@ def service_of_other(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def listed(path: Path, *before: str, **variables: str) -> tuple[list[str], list[str]]:
-    """What a program finds twice, and what the library says of the service's user."""
+    """What a program finds twice, and what the library prints about the service's user."""
     environ = environment(program("walk").parent, path)
     done = subprocess.run(
         [*before, sys.executable, "-c", LIST], env={**environ, **variables},
@@ -374,7 +374,7 @@ def test_programs_use_services_of_the_user_they_name(service_of_other: Path) -> 
 
 
 @of_root
-def test_in_a_container_the_folder_says_whose_service_it_is(service_of_other: Path) -> None:
+def test_in_a_container_the_folder_shows_whose_service_it_is(service_of_other: Path) -> None:
     """The user of the service has no number there but the one that all users outside share."""
     command = ["unshare", "--user", "--map-root-user"]
     try:
@@ -389,7 +389,7 @@ def test_in_a_container_the_folder_says_whose_service_it_is(service_of_other: Pa
     assert listed(service_of_other, *command)[0] == ["0", "0"]
 
 
-def test_a_program_says_that_it_may_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_reports_that_it_may_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may: so it runs the program as another user, who cannot enter the folders of tests."""
     is_root = os.geteuid() == 0
     with TemporaryDirectory() as name:
