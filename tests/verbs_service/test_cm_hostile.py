@@ -14,7 +14,7 @@ from rdmawire.verbs_service.attributes import gid_words
 from rdmawire.verbs_service.protocol import CALLS, Call
 from tests.verbs_service.client import RC, UD, Client, Connection, is_reply
 from tests.verbs_service.running import End, Service
-from tests.verbs_service.test_service_hostile import works
+from tests.verbs_service.test_server_hostile import works
 
 CM_CALLS = [call for call in CALLS if call.name.startswith("cm_")]
 TCP, UDP = PortSpace.TCP, PortSpace.UDP

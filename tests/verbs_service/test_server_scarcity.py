@@ -22,8 +22,8 @@ from rdmawire.verbs_service.connection import ControlConnection
 from rdmawire.verbs_service.process_memory import ProcessMemory
 from tests.verbs_service.client import Connection, wait_until
 from tests.verbs_service.running import End, Service, connected, running
-from tests.verbs_service.test_service_death import nothing_left
-from tests.verbs_service.test_service_hostile import ended, works
+from tests.verbs_service.test_server_ended_clients import nothing_left
+from tests.verbs_service.test_server_hostile import ended, works
 from tests.waiting import HANG
 
 FIRST_SPACE = 0x0106

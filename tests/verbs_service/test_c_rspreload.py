@@ -9,7 +9,7 @@ from rdmawire.verbs_service.capture import Capture
 from rdmawire.verbs_service.network import DirectNetwork
 from tests.verbs_service.c_programs import environment, library, program
 from tests.verbs_service.running import running
-from tests.verbs_service.test_rdmacm_library import messages_in
+from tests.verbs_service.test_c_rdmacm import messages_in
 from tests.waiting import HANG
 
 

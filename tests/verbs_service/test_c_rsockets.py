@@ -14,7 +14,7 @@ from rdmawire.wire.opcode import Opcode
 from rdmawire.wire.roce import bth_offset
 from tests.verbs_service.c_programs import program, run
 from tests.verbs_service.running import running
-from tests.verbs_service.test_rdmacm_library import messages_in
+from tests.verbs_service.test_c_rdmacm import messages_in
 
 SANITIZERS = ("address", "undefined")
 GRANT, CONTROL = 4 << 29, 7 << 29

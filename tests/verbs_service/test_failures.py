@@ -37,7 +37,7 @@ from tests.verbs_service.stepped import (
     packets,
     stepped,
 )
-from tests.verbs_service.test_service_hostile import works
+from tests.verbs_service.test_server_hostile import works
 
 STEPS = 32
 """Maximum steps of the service until work of other clients is done. Without exceptions it is 1."""
@@ -169,7 +169,7 @@ def test_exception_in_work_ends_its_client(
     said = capfd.readouterr().err
     assert said.count("its work raised an exception") == 1
     assert said.startswith(f"rdmawire verbs: process {os.getpid()} on rw0: closed")
-    assert f"test_service_failures.Broken: {name}" in said.splitlines()[-1]
+    assert f"test_failures.Broken: {name}" in said.splitlines()[-1]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
