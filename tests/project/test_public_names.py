@@ -86,6 +86,8 @@ INTERNAL = {
     "tools/make_captures/golden/stage.py": ("rdmawire.ib.encapsulation",),
     # The index that `rdmawire vectors` reads is written here.
     "tools/make_captures/index.py": ("rdmawire.vectors.index",),
+    # Bugs are planted as the fuzzers plant them: as other rules of the engine.
+    "tools/mutants/planted.py": ("rdmawire.fuzz.planted_bugs", "rdmawire.ib"),
 }
 """Tools that use modules which are not public, and why."""
 _IMPORT = re.compile(
