@@ -13,10 +13,7 @@ from math import isqrt
 from struct import Struct
 from typing import NamedTuple
 
-try:
-    import numpy as np
-except ImportError as error:
-    raise ImportError("columns need NumPy: pip install 'rdmawire[columns]'") from error
+import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.capture.pcap import RECORD

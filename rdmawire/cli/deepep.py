@@ -91,7 +91,6 @@ def command(
     Tokens are compared at the experts, and sums with those of NumPy. Exit status: 0, 1 if data is
     wrong or an operation fails, 2 for what cannot be.
     """
-    options.check_installed("rdmawire.gpudirect.deepep")
     try:
         run = _job(settings, ordered=not unordered)
     except KernelError as error:

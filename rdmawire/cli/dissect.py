@@ -153,11 +153,9 @@ class FileDissection:
             return None
         if isinstance(frames, Fields) and self._demands != Demands():
             return None
-        try:
-            from rdmawire.columns.frame_printer import open_printer
-            from rdmawire.columns.query import FrameSelection
-        except ImportError:  # without NumPy, all frames are dissected one by one
-            return None
+        from rdmawire.columns.frame_printer import open_printer
+        from rdmawire.columns.query import FrameSelection
+
         return open_printer(
             path, frames, tally, self._ports,
             selection=FrameSelection(self._window, self._passes), max_frames=self._left,

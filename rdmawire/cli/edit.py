@@ -294,11 +294,9 @@ def peers_of(path: str, ports: Collection[int]) -> Mapping[QpAddress, QpAddress]
             "--psn-offset for one queue pair reads the capture twice, to match responses:"
             " name a file"
         )
-    try:
-        from rdmawire.stats import Statistics
-        from rdmawire.stats.collector import report_of
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
+    from rdmawire.stats import Statistics
+    from rdmawire.stats.collector import report_of
+
     statistics = Statistics()
     with suppress(CaptureError):  # the edit reports the damage
         statistics.read(path, ports=ports)

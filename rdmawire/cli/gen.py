@@ -4,7 +4,6 @@ import re
 import sys
 import time
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ from rdmawire.capture.io import STREAM
 from rdmawire.cli import options
 from rdmawire.cli.command import CommandWithOthers, IntegerType, load, option
 from rdmawire.cli.progress import late_bar
-from rdmawire.cli.streams import complain
 from rdmawire.cli.table import write_summary
 from rdmawire.terminal import quote
 from rdmawire.traffic.generate.spec import (
@@ -61,8 +59,6 @@ _OTHERS = {
     "trace": "rdmawire.cli.trace",
 }
 """Traffic with other options, and the module of its command."""
-_MANY = 100_000
-"""Messages or frames from which NumPy pays off."""
 _GAP = re.compile(r"(?<=[0-9])\s+(?=[a-z]+$)")
 """The space between a number and its unit, which scenarios allow."""
 
@@ -270,8 +266,6 @@ def command(
     options.check_summary(as_json=as_json, quiet=quiet)
     spec = _spec(**settings)
     path = options.capture_path(path)
-    if not quiet:
-        _hint(spec)
     wanted = progress if progress is not None else sys.stderr.isatty()
     summary = _written(spec, path, progress=wanted)
     if not quiet:
@@ -297,15 +291,6 @@ def _parties(spec: TrafficSpec, *, as_json: bool) -> dict[str, int]:
     """
     found = {"clients": spec.clients, "servers": spec.servers, "flows": spec.lanes}
     return found if as_json or spec.switched else {}
-
-
-def _hint(spec: TrafficSpec) -> None:
-    """Report if NumPy, which would make a long run fast, is missing."""
-    if max(spec.frames or 0, spec.messages or 0) >= _MANY:
-        try:
-            import_module("numpy")
-        except ImportError:
-            complain("NumPy makes this many times as fast: pip install 'rdmawire[columns]'")
 
 
 def _written(spec: TrafficSpec, path: str, *, progress: bool) -> "TrafficSummary":

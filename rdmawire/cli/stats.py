@@ -169,7 +169,6 @@ def command(
         raise click.UsageError("Missing argument 'FILE...'")
     if picture is not None and len(files) > 1 and not together:
         raise click.UsageError("--plot draws one picture: give one FILE, or --together")
-    options.check_installed("rdmawire.stats")
     options.check_drawing(picture)
     bar = progress if progress is not None else sys.stderr.isatty()
     counting = Counting(interval, ports, wanted, points=picture is not None, progress=bar)

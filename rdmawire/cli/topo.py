@@ -365,7 +365,6 @@ def _calibrate(
     as_json: bool,
 ) -> int:
     """Fit constants to the measurements of a file, and print them; return the exit status."""
-    options.check_installed("rdmawire.topology.calibration")
     from rdmawire.topology import calibrate, parse_measurements
     from rdmawire.traffic.scenario.topology_file import read_text
 

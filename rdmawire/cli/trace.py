@@ -118,7 +118,6 @@ def command(
         raise click.UsageError("--flows makes no packets: leave -w and --loss out")
     if size == 0:
         raise click.UsageError("--size 0: an operation has one byte or more")
-    options.check_installed("rdmawire.gpudirect.workload")
     try:
         workload = _workload(files, size, groups)
         run = _run(workload, flows=flows, **settings)

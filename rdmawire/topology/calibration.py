@@ -12,6 +12,8 @@ from functools import partial
 from math import exp, inf, isfinite, log, sqrt
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from rdmawire.errors import TopologyError
 from rdmawire.terminal import closest_names, quote
 from rdmawire.topology.cost import (
@@ -25,11 +27,6 @@ from rdmawire.topology.cost import (
 from rdmawire.topology.machine import Device, Machine
 from rdmawire.topology.registration import PAGE_2M, RegisteredKind, registration
 from rdmawire.topology.route import Route, memory_route, peer_route
-
-try:
-    import numpy as np
-except ImportError as error:
-    raise ImportError("calibration needs NumPy: pip install 'rdmawire[columns]'") from error
 
 MAX_MEASUREMENTS: Final = 10_000
 MAX_MEASURED: Final = 1 << 50

@@ -10,10 +10,7 @@ Within a host data goes over NVLink. Facts are those of DeepEP (``internode_ll.c
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-try:
-    import numpy as np
-except ImportError as error:
-    raise ImportError("DeepEP needs NumPy: pip install 'rdmawire[columns]'") from error
+import numpy as np
 from numpy.typing import NDArray
 
 from rdmawire.errors import KernelError

@@ -10,11 +10,6 @@
 Whatever the trace, a :class:`Workload` has the operations of each rank, with their dependencies.
 """
 
-try:
-    import numpy  # noqa: F401
-except ImportError as error:
-    raise ImportError("workloads need NumPy: pip install 'rdmawire[columns]'") from error
-
 from rdmawire.errors import WorkloadError
 from rdmawire.gpudirect.nccl.collective import Collective
 from rdmawire.gpudirect.workload.algorithm import (

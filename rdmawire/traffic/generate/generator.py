@@ -48,10 +48,8 @@ def _repeater(
     """Return the function that makes many rounds at once, if that is possible."""
     if spec.verb is Verb.CM or not _repeats(spec):
         return None
-    try:
-        from rdmawire.traffic.generate.replicate import repeat
-    except ImportError:
-        return None
+    from rdmawire.traffic.generate.replicate import repeat
+
     return repeat
 
 

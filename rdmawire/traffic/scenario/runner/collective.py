@@ -3,13 +3,13 @@
 :mod:`rdmawire.gpudirect` does them. It needs NumPy, so it is imported when a scenario has one.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rdmawire.errors import CollectiveError, VerbsError
 from rdmawire.fabric.pair import ATTRIBUTES
-from rdmawire.traffic.scenario.model.collective import COLLECTIVE_MTU, COLLECTIVES
+from rdmawire.traffic.scenario.model.collective import COLLECTIVE_MTU
 from rdmawire.traffic.scenario.model.step import StepPlan
 from rdmawire.traffic.scenario.runner.endpoint import CONTROLS
 from rdmawire.traffic.scenario.runner.posted_work import Deviation, StepRun
@@ -25,18 +25,6 @@ _EXPECTED: Final = "right results at all ranks"
 
 Ended = Callable[[StepRun, VerbsError | None], None]
 """Called when a step has ended, or was refused."""
-
-
-def check_collectives(steps: Iterable[StepPlan]) -> None:
-    """Raise :class:`CollectiveError` if there are collectives, but no NumPy for their values."""
-    verb = next((step.verb for step in steps if step.verb in COLLECTIVES), None)
-    if verb is None:
-        return
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        advice = "pip install 'rdmawire[columns]'"
-        raise CollectiveError(f"the values of {verb} need NumPy: {advice}") from None
 
 
 class CollectiveSteps:

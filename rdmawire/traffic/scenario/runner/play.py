@@ -24,7 +24,6 @@ from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.document import Failure, Hint, Mark
 from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.runner.actions import Runner
-from rdmawire.traffic.scenario.runner.collective import check_collectives
 from rdmawire.traffic.scenario.runner.expectations import CounterReader, ExpectationWatcher
 from rdmawire.traffic.scenario.runner.observer import Observer
 from rdmawire.traffic.scenario.runner.posted_work import Progress, StepRun
@@ -114,11 +113,9 @@ def play(
     - ``protocols``: what carries what in frames, for faults and expectations of own headers.
 
     Raises ``UnknownPoint`` for a point that does not exist, ``CaptureError`` for a file that cannot
-    be written, ``FabricError`` for rules of a host that does not exist, ``CollectiveError`` for a
-    collective operation without NumPy.
+    be written, ``FabricError`` for rules of a host that does not exist.
     """
     _check_hosts(scenario, rules)
-    check_collectives(scenario.steps)
     wanted = tuple(points)
     make_testbed = partial(Testbed, scenario, rules, protocols)
     testbed = make_testbed()
