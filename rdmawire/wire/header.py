@@ -232,6 +232,10 @@ class Header(metaclass=HeaderMeta):
         except (TypeError, ValueError):
             raise _no_row(type(self), changes) from None
 
+    def __bytes__(self) -> bytes:
+        """As ``build``: ``bytes`` of a tuple would be its values, one byte each."""
+        return self.build()
+
     def word(self, name: str) -> str:
         """The standard's word for the value of this row; empty if it has none or does not fit."""
         for row in self.rows:

@@ -162,9 +162,8 @@ def test_a_signal_leaves_nothing_of_a_table_and_keeps_the_earlier_file(
     assert errors == (b"rdmawire: interrupted\n" if number == signal.SIGINT else b"")
 
 
-@pytest.mark.parametrize("library", ["numpy", "pyarrow"])
-def test_a_missing_library_is_named_with_what_to_install(library: str, tmp_path: Path) -> None:
-    (tmp_path / f"{library}.py").write_text("raise ImportError")
+def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ImportError")
     done = rdmawire("dissect", "-T", "csv", RNR, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2
     assert "pip install 'rdmawire[columns]'" in done.stderr

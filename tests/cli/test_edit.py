@@ -152,17 +152,6 @@ def test_responses_of_no_known_queue_pair_are_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_without_the_library_for_columns_a_flow_cannot_be_chosen(tmp_path: Path) -> None:
-    before = "import sys; sys.modules['numpy'] = None; "
-    done = edit("--psn-offset", "17=1", "-w", str(tmp_path / "o.pcap"), RPING, before=before)
-    assert done.returncode == 1
-    assert "pip install" in done.stderr
-    assert (
-        edit("--psn-offset", "1", "-w", str(tmp_path / "o.pcap"), RPING, before=before).returncode
-        == 0
-    )
-
-
 def test_only_frames_that_pass_are_edited_others_are_left_out_or_stay(tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     done = edit(

@@ -270,14 +270,3 @@ def test_long_runs_show_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(progress, "_SOON", 0.0)
     assert "gen send" in rdmawire(*words, env=terminal).stderr
     assert rdmawire(*words).stderr == ""  # no terminal
-
-
-def test_without_numpy_the_file_is_the_same_and_it_names_what_to_install(tmp_path: Path) -> None:
-    paths = tmp_path / "one.pcap", tmp_path / "other.pcap"
-    words = ("gen", "send", "--size", "64", "--count", "3000", "-w")
-    hidden = "import sys; sys.modules['numpy'] = None; "
-    few = "import rdmawire.cli.gen; rdmawire.cli.gen._MANY = 1000; "
-    assert rdmawire(*words, str(paths[0])).stderr == ""
-    said = rdmawire(*words, str(paths[1]), before=hidden + few).stderr
-    assert "pip install 'rdmawire[columns]'" in said
-    assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -391,13 +391,3 @@ def test_findings_of_other_services_and_roles_have_scenarios(
 )
 def test_bugs_that_cannot_be_planted_are_refused(bug: str, message: str, here: str) -> None:
     assert message in refused("run", "--bug", bug, here, status=2)
-
-
-def test_without_numpy_a_collective_is_one_line_and_others_run() -> None:
-    hidden = "import sys; sys.modules['numpy'] = None; "
-    done = rdmawire("run", "allreduce-with-loss", "lost-first", before=hidden)
-    assert done.returncode == 1
-    said = "allreduce-with-loss: the values of allreduce need NumPy"
-    assert done.stderr == f"rdmawire: {said}: pip install 'rdmawire[columns]'\n"
-    assert "passed  lost-first" in done.stdout
-    assert "1 passed, 1 failed" in done.stdout

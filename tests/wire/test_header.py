@@ -69,6 +69,7 @@ def test_generated_codec_reads_what_shift_and_mask_reads(
 def test_parse_is_the_inverse_of_build(table: type[Header], data: st.DataObject) -> None:
     header = data.draw(headers(table))
     assert table.parse(header.build()) == header
+    assert bytes(header) == header.build()
 
 
 @pytest.mark.parametrize("table", [*TABLES, Mixed], ids=lambda table: table.__name__)

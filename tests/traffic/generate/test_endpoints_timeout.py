@@ -68,7 +68,6 @@ def test_nor_where_marks_slow_senders_down(verb: Verb, qps: int) -> None:
 
 
 def test_nor_among_very_many_messages() -> None:
-    pytest.importorskip("numpy")
     from rdmawire.capture import LinkType, create_capture
 
     spec = TrafficSpec(verb=Verb.WRITE, sizes=Sizes.parse("1"), qps=64, count=1_000_000)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rdmawire.errors import CollectiveError
 from rdmawire.traffic.scenario.consistency import hints
 from rdmawire.traffic.scenario.document import ScenarioError
 from rdmawire.traffic.scenario.model.collective import COLLECTIVES
@@ -246,14 +245,6 @@ def test_switches_that_pause_have_room_for_its_frames() -> None:
 
 
 # NumPy.
-
-
-def test_without_numpy_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = read_scenario_text(scenario(f"allreduce: {{{AMONG}}}"))
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    said = r"^the values of allreduce need NumPy: pip install 'rdmawire\[columns\]'$"
-    with pytest.raises(CollectiveError, match=said):
-        play(read)
 
 
 def test_reading_one_and_running_others_imports_no_numpy() -> None:
