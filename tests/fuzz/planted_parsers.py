@@ -17,14 +17,14 @@ def fails_on_length(data: bytes) -> None:
 
 
 def trusts_udp_length(data: bytes) -> None:
-    """A parser that takes as many bytes as UDP says, without a look at how many there are."""
+    """A parser that takes as many bytes as UDP.length, without a check of how many there are."""
     if data[12:14] == b"\x08\x00" and len(data) > 42 and data[14] == 0x45 and data[23] == 17:
         length = int.from_bytes(data[38:40], "big")
         struct.unpack_from(f"{max(length - 8, 0)}x", data, 42)
 
 
 def never_ends(data: bytes) -> None:
-    """A parser that reads options of length 0 for ever."""
+    """A parser that reads options of length 0 without end."""
     while data[:2] == b"\xff\xff":
         pass
 

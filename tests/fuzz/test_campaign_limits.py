@@ -171,21 +171,21 @@ def test_cases_are_run_one_by_one_to_find_the_one_that_does_not_end(hanging: lis
 # What is found is kept.
 
 
-def test_each_finding_is_told_when_it_is_written(
+def test_each_finding_is_reported_when_it_is_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
-    told: list[Finding] = []
+    reported: list[Finding] = []
 
     def tell(finding: Finding) -> None:
         assert read_finding(tmp_path / finding.name) == finding
-        told.append(finding)
+        reported.append(finding)
 
     findings = Campaign(SHORT_WRITES, 1, tmp_path, runs=80).run(tell=tell)
-    assert told == findings != []
+    assert reported == findings != []
 
 
-def test_a_finding_that_cannot_be_written_is_told(
+def test_a_finding_that_cannot_be_written_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: object) -> None:
@@ -193,12 +193,12 @@ def test_a_finding_that_cannot_be_written_is_told(
 
     monkeypatch.setitem(FUZZERS, "short-writes", FuzzerKind(ShortWrites, ""))
     monkeypatch.setattr(module, "write_finding", fail)
-    told: list[Finding] = []
+    reported: list[Finding] = []
     campaign = Campaign(SHORT_WRITES, 1, tmp_path, runs=80)
     with pytest.raises(FuzzError, match="disk full"):
-        campaign.run(tell=told.append)
-    assert told == campaign.findings
-    assert campaign.progress.findings == len(told) == 1
+        campaign.run(tell=reported.append)
+    assert reported == campaign.findings
+    assert campaign.progress.findings == len(reported) == 1
 
 
 def test_nothing_is_written_for_a_program_that_is_missing(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_each_rule_is_for_a_row_of_a_message() -> None:
     assert {key for key in EFFECTS if key[0] != "cm_primary_path"} <= known
 
 
-def test_an_ignored_message_leaves_the_state_open_until_an_answer_tells() -> None:
+def test_after_a_mutated_message_both_states_are_possible_until_an_answer_shows_one() -> None:
     model = CMModel("passive")
     machine = machine_of("passive")
     plain = mutant(Mutation("set", "cm_rtu", row="resv", value=1))
@@ -150,7 +150,7 @@ def test_an_ignored_message_leaves_the_state_open_until_an_answer_tells() -> Non
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ([], "expected an object whose role is one of active, "),
         ({"role": []}, "expected an object whose role is one of active, "),
@@ -161,8 +161,8 @@ def test_an_ignored_message_leaves_the_state_open_until_an_answer_tells() -> Non
         (conversation({"input": "REQ", "mutations": [{"kind": "x"}]}), "mutation: expected"),
     ],
 )
-def test_a_damaged_case_is_refused(case: Any, said: str) -> None:
-    with pytest.raises(FuzzError, match=said):
+def test_a_damaged_case_is_refused(case: Any, message: str) -> None:
+    with pytest.raises(FuzzError, match=message):
         make_fuzzer({"kind": "cm"}).replay(case)
 
 

@@ -104,7 +104,7 @@ def test_frames_without_a_bth_are_not_compared() -> None:
     assert DissectorComparison(reader).judge([cut, arp, RC[0]]) is not None
 
 
-def test_without_tshark_or_pyshark_a_line_says_what_to_install(
+def test_without_tshark_or_pyshark_a_line_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def absent(_: str) -> None:

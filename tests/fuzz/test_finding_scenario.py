@@ -139,7 +139,7 @@ def test_the_scenario_of_a_planted_bug_fails_with_it_alone(name: str, tmp_path: 
     assert "It passes without the bug: rdmawire run FOLDER/scenario.yaml" in report
 
 
-def test_the_report_says_that_a_scenario_does_not_tell_the_fault(tmp_path: Path) -> None:
+def test_the_report_names_a_scenario_that_does_not_show_the_fault(tmp_path: Path) -> None:
     found = Found(Violation(0, "replies", "", "", "", "replies"), CASE, 0)
     place, report = written(found, tmp_path, EngineFuzzer(SPEC))
     assert passes(place, {})
@@ -164,7 +164,7 @@ def test_the_scenario_of_a_finding_on_rocev1_shows_the_bug(tmp_path: Path) -> No
     assert not passes(place, {"server": bug.rules}), report
 
 
-def test_the_report_says_that_native_infiniband_has_no_scenario(tmp_path: Path) -> None:
+def test_the_report_of_native_infiniband_names_no_scenario(tmp_path: Path) -> None:
     bug = PLANTED_BUGS["short-writes"]
     fuzzer = EngineFuzzer(bug.spec)
     found = first_found(bug, has_scenario)
@@ -212,7 +212,7 @@ class RefusedScenario(NoScenario):
         (RefusedScenario(), "No scenario.yaml: no scenario has value 7"),
     ],
 )
-def test_a_report_says_why_there_is_no_scenario(
+def test_a_report_has_the_reason_why_there_is_no_scenario(
     fuzzer: NoScenario, why: str, tmp_path: Path
 ) -> None:
     shown = Violation(0, "a value", "6", "7", "", "values | 7")

@@ -1,4 +1,4 @@
-"""Mutations of frames: repeatable, named by the tables, with checksums as wanted."""
+"""Mutations of frames: repeatable, named by the tables, with good, stale or broken checksums."""
 
 import json
 from collections import Counter

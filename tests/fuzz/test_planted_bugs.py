@@ -66,8 +66,8 @@ def test_a_bug_of_a_parser_is_not_one_of_an_adapter() -> None:
 def test_a_bug_of_a_connection_manager_is_not_one_of_an_adapter() -> None:
     with pytest.raises(FuzzError, match="'no-timewait' is a bug of a connection manager"):
         planted_rules("no-timewait")
-    said = "'short-writes' is a bug of an adapter, not of a connection manager"
-    with pytest.raises(FuzzError, match=said):
+    message = "'short-writes' is a bug of an adapter, not of a connection manager"
+    with pytest.raises(FuzzError, match=message):
         make_fuzzer({"kind": "cm", "bug": "short-writes"})
 
 

@@ -226,9 +226,11 @@ def test_what_a_scenario_cannot_play_is_refused(case: Case, why: str) -> None:
 
 
 def test_texts_of_a_finding_cannot_change_the_scenario() -> None:
-    """What a finding says is any text."""
-    nasty = 'a "quote" \\ and\nwork: []\x07 # comment: {'
-    found = violation(0, WaitInput(1), Mismatch(nasty, (nasty,), (nasty,), Expected((), nasty)))
+    """The texts of a finding are arbitrary."""
+    special = 'a "quote" \\ and\nwork: []\x07 # comment: {'
+    found = violation(
+        0, WaitInput(1), Mismatch(special, (special,), (special,), Expected((), special))
+    )
     text = scenario_text(Case(Setup(), (WRITE,)), found)
     scenario = read_scenario_text(text)
     assert len(scenario.steps) == 1

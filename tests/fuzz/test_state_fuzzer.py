@@ -66,7 +66,7 @@ REFUSING_READ = [
     step("inject", end=0, packet={"opcode": 13, "value": 33}),
     step("settle"),
 ]
-"""A READ response whose AETH says RNR NAK."""
+"""A READ response whose AETH is an RNR NAK."""
 FLUSHED_ON_UC = [
     post("RDMA_WRITE", end=3, length=1, offset=0, lkey=1),
     post("SEND", end=3),
@@ -187,7 +187,7 @@ def test_unknown_services_and_profiles_are_refused() -> None:
         SequenceFuzzer({"kind": "state", "profile": "rxq"})
 
 
-def test_a_search_says_its_seed() -> None:
+def test_a_search_reports_its_seed() -> None:
     lines: list[str] = []
     StateFuzzer(seed=7, max_steps=5, report=lines.append, services=("RC",)).run(2)
     assert lines == ["seed 7"]

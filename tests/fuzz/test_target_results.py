@@ -1,4 +1,4 @@
-"""Targets of users: whatever their methods return or raise is a line or a finding."""
+"""Targets of users: what their methods return or raise is an error of one line, or a finding."""
 
 from collections.abc import Callable
 from typing import Any

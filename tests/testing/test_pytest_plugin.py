@@ -24,7 +24,7 @@ def test_failure() -> None:
 
 
 def pytest_of(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """What becomes of pytest in a folder with one file of tests."""
+    """Run pytest in a folder with one file of tests."""
     (folder / "test_it.py").write_text(TEST)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     env.pop("PYTEST_CURRENT_TEST", None)

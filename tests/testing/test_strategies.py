@@ -1,4 +1,4 @@
-"""Strategies: legal packets of every opcode, and a plain word where Hypothesis is missing."""
+"""Strategies: legal packets of every opcode; one line where Hypothesis is missing."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ import rdmawire.testing.strategies
 """
 
 
-def test_without_hypothesis_the_error_is_one_line_that_says_how_to_install_it() -> None:
+def test_without_hypothesis_the_error_is_one_line_with_the_command_to_install_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_HYPOTHESIS], capture_output=True, text=True, check=False
     )
@@ -102,7 +102,7 @@ def test_fpdus_have_good_crcs(data: bytes) -> None:
 
 
 @given(start_ups())
-def test_start_up_frames_say_how_long_their_private_data_is(data: bytes) -> None:
+def test_start_up_frames_have_the_length_of_their_private_data(data: bytes) -> None:
     header = MPARequest.parse(data)
     assert header.pd_length == len(data) - header.SIZE
     assert header.key in (REQUEST_KEY, REPLY_KEY)

@@ -14,7 +14,7 @@ from rdmawire.fuzz.learn.learner import (
     learn,
 )
 from rdmawire.fuzz.learn.machine import MealyMachine
-from tests.fuzz.test_learn_machine import counter, random_machine
+from tests.fuzz.learn.test_machine import counter, random_machine
 
 
 def learned(system: MachineSystem, seed: int = 0, **plan: object) -> MealyMachine:

@@ -5,7 +5,7 @@ import pytest
 from rdmawire.dissect.mpa_event import Agreement
 from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.mpa_system import ALPHABETS, MPASystem
-from tests.fuzz.golden_machines import answers, golden, learned, telling_word
+from tests.fuzz.learn.golden_machines import answers, distinguishing_word, golden, learned
 
 
 @pytest.mark.parametrize("name", ALPHABETS)
@@ -35,7 +35,7 @@ def test_a_reader_that_overlooks_rejections_differs_in_the_next_fpdu(
     known = golden("mpa-start-up")
     monkeypatch.setattr(Agreement, "rejected", property(lambda _: False, lambda *_: None))
     buggy = MPASystem(ALPHABETS["start-up"])
-    word = telling_word(known, learned(buggy, known))
+    word = distinguishing_word(known, learned(buggy, known))
     assert word is not None
     assert word[0] == "R_REJECT"
     assert answers(buggy, word) != list(known.outputs(word))

@@ -1,4 +1,4 @@
-"""Mealy machines as values: equal machines are equal files, and words tell states apart."""
+"""Mealy machines as values: equal machines are equal files, and words distinguish states."""
 
 import json
 import random
@@ -30,7 +30,7 @@ def counter(states: int) -> MealyMachine:
     return MealyMachine.of(rows, 0)
 
 
-def test_states_are_numbered_breadth_first_whatever_they_are_called() -> None:
+def test_states_are_numbered_breadth_first_without_regard_to_their_names() -> None:
     rows = {
         "x": {"a": ("0", "z"), "b": ("1", "y")},
         "y": {"a": ("1", "x"), "b": ("1", "y")},

@@ -1,9 +1,9 @@
-"""Golden machines: what was learned from each healthy system, in ``tests/fuzz/machines``.
+"""Golden machines: what was learned from each healthy system, in ``tests/fuzz/learn/machines``.
 
 Those of connection managers are in ``rdmawire/fuzz/machines``.
 
-``python -m tests.fuzz.golden_machines`` learns all of them anew, and writes the files, in three
-minutes; with names of files, those alone.
+``python -m tests.fuzz.learn.golden_machines`` learns all of them anew, and writes the files, in
+three minutes; with names of files, those alone.
 """
 
 import sys
@@ -56,7 +56,7 @@ def learned(system: System, *known: MealyMachine, walks: int = 50, depth: int = 
     return learn(system, random=Random(1), plan=plan).machine
 
 
-def telling_word(one: MealyMachine, other: MealyMachine) -> Word | None:
+def distinguishing_word(one: MealyMachine, other: MealyMachine) -> Word | None:
     """Return a shortest word that two machines answer differently; ``None`` if there is none."""
     found = next(differences(one, other), None)
     return None if found is None else found.word

@@ -15,7 +15,7 @@ from rdmawire.fuzz.learn.compare import (
 )
 from rdmawire.fuzz.learn.learner import MachineSystem, NonDeterminismError, Plan
 from rdmawire.fuzz.learn.machine import MealyMachine
-from tests.fuzz.test_learn_machine import INPUTS, counter, random_machine
+from tests.fuzz.learn.test_machine import INPUTS, counter, random_machine
 
 
 def machine(*rows: str) -> MealyMachine:
@@ -74,7 +74,7 @@ def test_only_inputs_that_both_have_are_compared() -> None:
         list(differences(ONE, counter(2)))
 
 
-class Moody(MachineSystem):
+class NotDeterministic(MachineSystem):
     """Answers the last input of every third word otherwise."""
 
     words = 0
@@ -91,9 +91,9 @@ class Moody(MachineSystem):
 def test_a_word_is_played_again_before_it_is_reported() -> None:
     word = ("tick",) * 4
     check(MachineSystem(counter(4)), counter(4), word)
-    system = Moody(counter(4), "moody")
+    system = NotDeterministic(counter(4), "counter")
     assert REPLAYS >= 3
-    with pytest.raises(NonDeterminismError, match="moody is not deterministic") as found:
+    with pytest.raises(NonDeterminismError, match="counter is not deterministic") as found:
         check(system, counter(4), (*word, "tick"))
     assert found.value.word == word
     assert (found.value.first[-1], found.value.second[-1]) == ("end", "other")

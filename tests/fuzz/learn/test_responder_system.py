@@ -2,7 +2,7 @@
 
 The files were made by ``rdmawire fuzz learn --profile PROFILE --inputs ALPHABET -o FILE``, with the
 ``--service`` whose usual alphabet it is. A test takes
-each transition of a machine, and tells the state behind it from all others.
+each transition of a machine, and distinguishes the state behind it from all others.
 """
 
 import re
@@ -30,7 +30,7 @@ from rdmawire.verbs.profile import PROFILES
 from rdmawire.wire.serial import MODULUS
 from tests.fuzz.parameters import slow
 from tests.fuzz.planted import SHORT_WRITES
-from tests.fuzz.test_plain_target import Peer
+from tests.fuzz.test_target import Peer
 
 MACHINES = Path(__file__).parent / "machines"
 KEPT = [(profile, name) for profile in ("ibta", "rxe") for name in ALPHABETS]
@@ -150,7 +150,7 @@ def test_the_profiles_differ_in_what_soft_roce_does_otherwise() -> None:
 
 
 def test_the_page_draws_the_machine_that_is_kept() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "howto" / "learn-state-machines.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "learn-state-machines.md").read_text()
     (drawn,) = re.findall(r"```mermaid\n(.*?)```", page, re.DOTALL)
     inputs = ("SEND_ONLY", "GAP_SEND", "RECV")
     assert drawn == kept("rxe", "messages").restricted(inputs).minimal().as_mermaid()

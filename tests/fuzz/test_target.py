@@ -55,7 +55,7 @@ class Silent(Peer):
 
 
 class WithoutNumbers(Peer):
-    """A target that does not say where it is."""
+    """A target that returns no numbers."""
 
     def numbers(self, setup: Setup) -> Any:
         self._engine.numbers(setup)

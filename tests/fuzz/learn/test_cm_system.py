@@ -9,7 +9,7 @@ from rdmawire.fuzz.learn.machine import Word
 from rdmawire.ib.cm import STANDARD
 from rdmawire.ib.cm.state_machine import CMAction, CMState, Input, NextState
 from rdmawire.verbs.profile import PROFILES
-from tests.fuzz.golden_machines import answers, golden, learned, telling_word, unlike
+from tests.fuzz.learn.golden_machines import answers, distinguishing_word, golden, learned, unlike
 from tests.fuzz.parameters import fast_or_slow
 
 S, A = CMState, CMAction
@@ -23,7 +23,7 @@ SMALL = ["sidr-active", "sidr-passive"]
 def test_the_manager_has_its_golden_machine(name: str) -> None:
     known = golden(f"cm-{name}")
     found = learned(CMSystem(ALPHABETS[name]), known, walks=10)
-    assert telling_word(found, known) is None
+    assert distinguishing_word(found, known) is None
     assert found == known
 
 
@@ -137,7 +137,7 @@ def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
     names = [one for one in ALPHABETS[name] if one not in ("LAP", "APR", "MRA_REQ")]
     buggy = CMSystem(names, cm_rules=rules)
     known = known.restricted(buggy.inputs).minimal()
-    assert telling_word(known, learned(buggy, known, walks=10)) == word
+    assert distinguishing_word(known, learned(buggy, known, walks=10)) == word
 
 
 def test_each_input_can_be_chosen_and_an_unknown_one_is_refused() -> None:

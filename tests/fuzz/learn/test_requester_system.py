@@ -29,12 +29,12 @@ from rdmawire.verbs.enums import QPState, QPType, WCStatus
 from rdmawire.verbs.profile import BUGS_6_1, BUGS_6_12, PROFILES, RXE_6_1, RXE_6_12, Profile
 from rdmawire.wire.header import Header
 from rdmawire.wire.ib import DETH, RETH, XRCETH, Ack, Nak
-from tests.fuzz.golden_machines import (
+from tests.fuzz.learn.golden_machines import (
     SERVICE_OF,
     answers,
+    distinguishing_word,
     golden,
     learned,
-    telling_word,
     unlike,
 )
 from tests.fuzz.parameters import fast_or_slow, slow
@@ -60,7 +60,7 @@ def test_the_requester_answers_as_its_golden_machine(name: str) -> None:
 def test_the_requester_has_its_golden_machine(name: str) -> None:
     known = golden(f"requester-{name}")
     found = learned(system(name), known)
-    assert telling_word(found, known) is None
+    assert distinguishing_word(found, known) is None
     assert found == known
 
 
@@ -128,14 +128,14 @@ def test_linux_completes_a_read_by_an_ack(profile: Profile) -> None:
 def test_linux_differs_in_an_ack_of_a_read(profile: Profile) -> None:
     known = golden("requester-reads")
     buggy = RequesterSystem(ALPHABETS["reads"], profile=profile)
-    assert telling_word(known, learned(buggy, known)) == ("READ", "ACK")
+    assert distinguishing_word(known, learned(buggy, known)) == ("READ", "ACK")
 
 
 def test_linux_6_12_ends_a_read_at_an_old_ack() -> None:
     inputs = ("READ3", "READ_FIRST", "READ_MIDDLE", "ACK_OLD")
     healthy = learned(RequesterSystem(inputs, profile=RXE_6_12))
     buggy = RequesterSystem(inputs, profile=LINUX["6.12"])
-    word = telling_word(healthy, learned(buggy, healthy))
+    word = distinguishing_word(healthy, learned(buggy, healthy))
     assert word == ("READ3", "READ_FIRST", "ACK_OLD", "READ_MIDDLE")
     assert answers(buggy, word)[-1] == "READ3=SUCCESS.other_bytes"
 
@@ -249,7 +249,7 @@ LEARNED = ["a wrong status", "the own Q_Key is not used"]
 def test_a_planted_bug_shows_as_a_shortest_word(bug: str) -> None:
     name, rules, word = BUGS[bug]
     known = golden(f"requester-{name}")
-    assert telling_word(known, learned(system(name, rules=rules), known)) == word
+    assert distinguishing_word(known, learned(system(name, rules=rules), known)) == word
 
 
 # Details of the system.
@@ -274,16 +274,16 @@ def test_a_target_of_xrc_sends_no_requests() -> None:
 
 
 @pytest.mark.parametrize("name", ["unreliable", "datagrams"])
-def test_stray_responses_change_nothing(name: str) -> None:
+def test_unexpected_responses_change_nothing(name: str) -> None:
     machine = golden(f"requester-{name}")
-    strays = {one for one in machine.inputs if one in RESPONSES}
-    assert len(strays) >= 4
+    unexpected = {one for one in machine.inputs if one in RESPONSES}
+    assert len(unexpected) >= 4
     for steps in machine.transitions:
-        assert {steps[stray].output for stray in strays} == {"-"}
+        assert {steps[response].output for response in unexpected} == {"-"}
     assert all(
-        steps[stray].target == state
+        steps[response].target == state
         for state, steps in enumerate(machine.transitions)
-        for stray in strays
+        for response in unexpected
     )
 
 

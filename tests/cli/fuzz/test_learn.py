@@ -1,17 +1,14 @@
 """`rdmawire fuzz learn`: machines, and their comparison, from the command line."""
 
-import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from rdmawire.cli.fuzz.learn_files import write_output
-from rdmawire.errors import FuzzError
 from rdmawire.fuzz.learn.machine import MealyMachine
 from tests.cli.command import mistake, rdmawire, refused
-from tests.fuzz.golden_machines import FOLDER, golden
+from tests.fuzz.learn.golden_machines import FOLDER, golden
 
 SMALL = "SEND_ONLY,GAP_SEND,RECV"
 
@@ -131,7 +128,7 @@ def test_an_adapter_that_is_not_deterministic_ends_with_1() -> None:
     assert "rdmawire: engine is not deterministic: " in done.stderr
 
 
-def test_without_aalpy_one_line_says_what_to_install() -> None:
+def test_without_aalpy_one_line_names_what_to_install() -> None:
     before = "import sys; sys.modules['aalpy'] = None; "
     done = rdmawire("fuzz", "learn", before=before)
     assert done.returncode == 2
@@ -212,29 +209,3 @@ def test_a_binary_file_of_agreed_differences_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff" * 100)
     words = ("--inputs", "RECV", "--against", "ibta", "--agreed", str(path))
     assert f"{path}: 'utf-8' codec" in refused("fuzz", "learn", *words, status=2)
-
-
-def test_a_file_is_replaced_only_by_a_complete_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    path = tmp_path / "machine.dot"
-    write_output(path, "old")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(FuzzError, match=r"machine\.dot: no space is left on the device"):
-            write_output(path, "new")
-    assert path.read_text() == "old"
-    write_output(path, "newer")
-    assert path.read_text() == "newer"
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_file_may_have_the_name_of_standard_output_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_output(Path("-"), "machine")
-    assert Path("-").read_text() == "machine"

@@ -1,14 +1,19 @@
-"""`rdmawire fuzz run`: signals, what is printed when, and what is refused before the work."""
+"""`rdmawire fuzz run`: campaigns, signals, output, and what is refused before the work."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from rdmawire.cli.fuzz import run as module
+from rdmawire.errors import FuzzError
 from tests.cli.command import RDMAWIRE, mistake, rdmawire
 from tests.waiting import HANG
 
@@ -136,6 +141,23 @@ def test_a_folder_that_cannot_be_made_is_one_short_line(path: str) -> None:
     assert len(line) < 500
 
 
+def test_hypothesis_has_a_folder_in_that_of_the_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str] = []
+
+    def run(*_: object) -> None:
+        folders.append(os.environ["HYPOTHESIS_STORAGE_DIRECTORY"])
+        raise FuzzError("ended")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    monkeypatch.setattr(module, "_run", run)
+    assert mistake("fuzz", "run", "state", "--seed", "1") == "rdmawire: ended"
+    assert folders == [str(tmp_path / "findings" / ".hypothesis")]
+
+
+@pytest.mark.slow
 def test_hypothesis_keeps_its_files_in_the_folder_of_the_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,8 +172,8 @@ def test_a_case_that_was_changed_by_hand_is_one_input(tmp_path: Path) -> None:
     assert rdmawire(*words).returncode == 1
     (path,) = tmp_path.glob("*/finding.json")
     values = json.loads(path.read_text())
-    hostile = {"case": {"inputs": 5}, "clause": "\x1b[31mred", "signature": "\ud800"}
-    path.write_text(json.dumps(values | hostile | {"expected": "x" * 3_000_000}))
+    changed = {"case": {"inputs": 5}, "clause": "\x1b[31mred", "signature": "\ud800"}
+    path.write_text(json.dumps(values | changed | {"expected": "x" * 3_000_000}))
     done = rdmawire(*words)
     assert done.returncode == 1
     assert "(1 input)" in done.stdout
@@ -172,3 +194,148 @@ def test_all_findings_are_played_again_whatever_their_paths_are(tmp_path: Path) 
     assert long.endswith("...: cannot read it: File name too long")
     assert len(long) < 500
     assert below == f"rdmawire: {path}/below: cannot read it: Not a directory"
+
+
+def test_a_healthy_engine_ends_with_0(tmp_path: Path) -> None:
+    done = rdmawire("fuzz", "run", "--runs", "60", "--seed", "1", "-o", str(tmp_path))
+    assert done.returncode == 0
+    assert "fuzzing engine; seed 1" in done.stdout
+    assert "60 cases" in done.stdout
+    assert "0 findings" in done.stdout
+
+
+def test_a_campaign_goes_on_with_its_seed(tmp_path: Path) -> None:
+    words = ("fuzz", "run", "--runs", "20", "-o", str(tmp_path))
+    assert rdmawire(*words, "--seed", "7").returncode == 0
+    done = rdmawire(*words)
+    assert "seed 7" in done.stdout
+    assert "goes on after 20 cases with 0 findings" in done.stdout
+    assert "in all 40 cases" in done.stdout
+    shown = json.loads(rdmawire(*words, "--json").stdout)
+    assert (shown["runs"], shown["earlier_runs"]) == (60, 40)
+
+
+def test_an_adapter_is_fuzzed_as_a_requester(tmp_path: Path) -> None:
+    words = ("--role", "requester", "--runs", "30", "--seed", "1", "-o", str(tmp_path), "--json")
+    done = rdmawire("fuzz", "run", *words)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["target"] == {"kind": "requester"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("json:laods", "module 'json' has no attribute 'laods': write package.module:name"),
+        (".json:loads", "no module has such a name: write package.module:name"),
+        (":loads", "no module has such a name: write package.module:name"),
+        ("json:__doc__", "'json:__doc__' cannot be called"),
+        ("needs:loads", "importing it raises ModuleNotFoundError: No module named 'no_such'"),
+        ("x" * 5000 + ":f", "there is no module 'xxx"),
+    ],
+)
+def test_a_function_that_is_not_there_is_one_line(
+    name: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("needs.py").write_text("import no_such\n")
+    line = mistake("fuzz", "run", "--function", name)
+    assert message in line
+    assert len(line) < 500
+
+
+def test_a_folder_that_cannot_be_written_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ("--bug", "short-writes", "--seed", "1", "--runs", "20")
+    line = mistake("fuzz", "run", *words, "-o", str(tmp_path / "file" / "found"))
+    assert "cannot write" in line
+
+
+def test_a_parser_of_the_package_is_healthy_and_needs_no_trust(tmp_path: Path) -> None:
+    done = rdmawire(
+        "fuzz", "run", "--function", "headers", "--runs", "50", "--seed", "1", "-o", str(tmp_path)
+    )
+    assert done.returncode == 0, done.stdout
+    assert "fuzzing parser (function headers)" in done.stdout
+
+
+def test_a_bug_of_a_requester_is_looked_for_in_the_requester(tmp_path: Path) -> None:
+    words = ("--bug", "ack-too-short", "--seed", "1", "--max-findings", "1", "-o", str(tmp_path))
+    done = rdmawire("fuzz", "run", *words, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["target"] == {"kind": "requester", "bug": "ack-too-short"}
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        (("--service", "ud"), True),
+        (("--role", "requester"), True),
+        (("--service", "RC"), False),
+        ((), False),
+    ],
+)
+def test_a_bug_that_the_service_may_not_show_is_warned_of(
+    options: tuple[str, ...], warned: bool, tmp_path: Path
+) -> None:
+    words = ("fuzz", "run", "--bug", "short-writes", *options, "--seed", "1", "--runs", "1")
+    done = rdmawire(*words, "-o", str(tmp_path / "found"))
+    warning = (
+        "rdmawire: warning: 'short-writes' is known to show with --role responder --service rc; "
+        "this may find nothing\n"
+    )
+    assert done.stderr == (warning if warned else "")
+
+
+def with_tshark(folder: Path, lines: str) -> dict[str, str]:
+    """The environment for a shell script that is found as tshark, and an empty pyshark."""
+    module = folder / "modules" / "pyshark" / "tshark" / "output_parser" / "tshark_xml.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("packet_from_xml_packet = None\n")
+    program = folder / "bin" / "tshark"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{lines}\n")
+    program.chmod(0o755)
+    modules = (str(folder / "modules"), os.environ.get("PYTHONPATH", ""))
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, modules))}
+
+
+@pytest.mark.slow
+def test_a_crash_of_tshark_is_a_finding_that_is_played_again(tmp_path: Path) -> None:
+    only_header = 'test "$(wc -c < "$3")" -le 24'
+    env = with_tshark(tmp_path, f"{only_header} || {{ echo failed >&2; kill -SEGV $$; }}")
+    words = ("dissectors", "--runs", "30", "--seed", "1", "--max-findings", "1", "--json")
+    done = rdmawire("fuzz", "run", *words, "-o", str(tmp_path / "found"), env=env)
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["expected"] == "tshark shows each frame"
+    assert found["happened"] == "tshark ended with signal SIGSEGV: failed"
+    folder = Path(found["folder"])
+    (case,) = json.loads((folder / "finding.json").read_text())["case"]["inputs"]
+    assert case["mutations"] == []
+    assert "tshark ended with signal SIGSEGV" in (folder / "report.txt").read_text()
+    assert len(rdmawire("dissect", str(folder / "packets.pcapng")).stdout.splitlines()) == 1
+    again = rdmawire("fuzz", "replay", str(folder), env=env)
+    assert again.returncode == 1
+    assert found["happened"] in again.stdout
+
+
+def test_a_tshark_that_does_not_run_is_one_line(tmp_path: Path) -> None:
+    env = with_tshark(tmp_path, "echo no such library >&2; exit 127")
+    words = ("dissectors", "--runs", "5", "--seed", "1", "-o", str(tmp_path / "found"))
+    done = rdmawire("fuzz", "run", *words, env=env)
+    assert done.returncode == 2
+    line = "tshark ended with status 127: no such library: with a capture without frames"
+    assert done.stderr == f"rdmawire: {line}\n"
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.skipif(find_spec("pyshark") is None, reason="pyshark is not installed")
+def test_the_dissector_is_compared_with_tshark(tmp_path: Path) -> None:
+    words = ("dissectors", "--runs", "20", "--seed", "1", "-o", str(tmp_path), "--json")
+    done = rdmawire("fuzz", "run", *words)
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["target"] == {"kind": "dissectors"}
