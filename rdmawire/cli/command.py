@@ -30,9 +30,15 @@ _MAX_SHOWN = 1 << 32
 
 
 class IntegerType(click.IntRange):
-    """An integer within bounds; help shows it as INTEGER."""
+    """An integer within bounds, at most ``sys.maxsize``; help shows it as INTEGER."""
 
     name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number > sys.maxsize:
+            self.fail(f"{number} is larger than {sys.maxsize}", param, ctx)
+        return number
 
 
 class PathType(click.Path):

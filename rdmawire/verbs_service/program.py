@@ -6,7 +6,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from errno import EEXIST, EPERM
+from errno import EEXIST, EISDIR, EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,11 +43,14 @@ _LOCK_ATTEMPTS: Final = 20
 class ProgramFiles:
     """The files beside a socket: ``verbs.sock.rdmawire`` with ``lib``, ``sys``, ``dev``, ``bin``.
 
-    One service at a time has them: :meth:`claim` locks the folder.
+    One service at a time has them: :meth:`claim` locks the folder. Raises ``VerbsError`` EISDIR for
+    the path ``/``, which cannot be that of a socket.
     """
 
     def __init__(self, path: Path) -> None:
         given = path.absolute()
+        if not given.name:
+            raise VerbsError(f"{path}: a folder, and no socket: name a path in it", EISDIR)
         self.socket = Path(os.path.realpath(given.parent), path.name)
         self._link = given.parent if given.parent.is_symlink() else None
         self.folder = self.socket.with_name(f"{path.name}.rdmawire")

@@ -284,7 +284,7 @@ def _resolved(address: Address) -> Address:
     host, port = address
     try:
         found = getaddrinfo(host, port, AF_INET, SOCK_DGRAM)
-    except (gaierror, OverflowError) as error:
+    except (gaierror, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FabricError(
             f"network 'peer={host}:{port}': {reason}: give the name of a machine, or its address"

@@ -178,6 +178,7 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_counted(tmp_pa
         (("--plot", "x.pdf", RNR), 2, "must end in .svg or .png"),
         (("--plot", "x.png", RNR, IWARP), 2, "give one FILE, or --together"),
         (("--plot", "/nowhere/x.png", RNR), 1, "its folder does not exist"),
+        (("--top", "9223372036854775808", RNR), 2, "is larger than 9223372036854775807"),
         ((), 2, "Missing argument 'FILE...'"),
     ],
 )

@@ -418,6 +418,9 @@ def test_replies_of_another_protocol_are_refused(tmp_path: Path, reply: bytes) -
         (("env", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
         (("serve", "--socket", LONG_PATH), 1, "the path of a socket has 107 at most"),
         (("serve", "--socket", "/etc/passwd"), 1, "is no socket: name another path"),
+        (("serve", "--socket", "/"), 1, "a folder, and no socket: name a path in it"),
+        (("env", "--socket", "//"), 1, "a folder, and no socket: name a path in it"),
+        (("--network", "udp=0,peer=a..b:5", "--", "true"), 1, "network 'peer=a..b:5': "),
         (("--devices", "2"), 2, "Missing argument 'COMMAND'"),
     ],
 )

@@ -304,9 +304,15 @@ def _proto(data: bytes, source: str) -> Iterator[dict[str, Any]]:
         yield values
 
 
+_METADATA: Final = frozenset({"version", "attr", "workload_graph"})
+"""Keys of the first object of a JSON file: GlobalMetadata of Chakra's jsonizer, or a list."""
+
+
 def _json(data: bytes, source: str) -> Iterator[dict[str, Any]]:
     """Yield what each node of a JSON file has."""
+    is_trace = False
     for one in _objects(data, source):
+        is_trace |= bool(_METADATA & set(one))
         if isinstance(one.get("nodes"), list) and "workload_graph" not in one:
             raise WorkloadError(f"{source}: a trace of PyTorch; convert it by {_CONVERTER}")
         nodes = one.get("workload_graph", [one])
@@ -316,11 +322,14 @@ def _json(data: bytes, source: str) -> Iterator[dict[str, Any]]:
             names = {word for words in _WORDS.values() for word in words}
             if node is one and not names & set(node) - {"name"}:
                 continue  # metadata of the file
+            is_trace = True
             values = {
                 key: node[word] for key, words in _WORDS.items() for word in words if word in node
             }
             values["attributes"] = _attributes(node, source)
             yield values
+    if not is_trace:
+        raise WorkloadError(f"{source}: JSON without any node of a trace of Chakra")
 
 
 def _objects(data: bytes, source: str) -> Iterator[dict[str, Any]]:

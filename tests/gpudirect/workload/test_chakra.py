@@ -248,6 +248,8 @@ def test_errors_name_the_file_and_the_node(ranks: list[list[Node]], message: str
         (b"[1]", "t: an object is expected"),
         (b"\xef\xbb\xbf[1]", "t: an object is expected"),
         (b'{"schema": "1.1", "nodes": [{"id": 1}]}', "t: a trace of PyTorch; convert it by "),
+        (b'{"hello": [1, 2]}', "t: JSON without any node of a trace of Chakra"),
+        (b"[]", "t: JSON without any node of a trace of Chakra"),
         (b'{"workload_graph": [5]}', "t: a node is no object: '5'"),
         (b'{"id": 1, "attr": [{"x": 1}]}', "t: an attribute without a name"),
         (b"{" + b"\xff" * 5, "t: no JSON in UTF-8"),
