@@ -18,7 +18,7 @@ from rdmawire.memory.address_space import AddressSpace, HostMemory
 from rdmawire.memory.key import Access
 from rdmawire.memory.page import PAGE_4K
 from rdmawire.memory.region import Region
-from rdmawire.validate import BytesLike, byte_count, check_int, check_type
+from rdmawire.validate import BytesLike, InstanceOf, byte_count, check, check_int, check_type
 from rdmawire.verbs.ah import AddressHandle, mapped
 from rdmawire.verbs.async_event import Event
 from rdmawire.verbs.engine import BURST, Clock, Engine
@@ -136,6 +136,7 @@ class Place(NamedTuple):
 
         ``VerbsError`` EINVAL for other numbers.
         """
+        check("host number", number, InstanceOf(int, but=(bool,)))
         check_int("host number", number, 1, _MAX_HOSTS)
         address = f"fd00::{number:x}" if ipv6 else f"10.0.0.{number}"
         return cls.of(f"02:00:00:00:00:{number:02x}", address)

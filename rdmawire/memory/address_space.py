@@ -244,9 +244,11 @@ class AddressSpace:
         """Map ``size`` bytes or more of host memory at a free, page-aligned address.
 
         The bytes on both sides are unmapped, so that stray accesses fault. ``VerbsError`` ENOMEM if
-        the 64-bit address space is exhausted.
+        the 64-bit address space is exhausted, EINVAL for a size below one.
         """
         check_type("size", size, int)
+        if size < 1:
+            raise VerbsError(f"size: {describe(size)} is not a number of bytes from 1 on", EINVAL)
         check_page_size(page_size)
         if size > LAST_ADDRESS - self._next - 2 * _GUARD:
             raise VerbsError(f"no {describe(size)} bytes of addresses left", ENOMEM)

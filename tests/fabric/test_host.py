@@ -69,6 +69,11 @@ def test_numbers_that_make_no_place_are_refused(number: int) -> None:
         Host(number)
 
 
+def test_a_truth_value_is_no_number_of_a_host() -> None:
+    with pytest.raises(VerbsError, match="host number: True is not of type int"):
+        Host(True)
+
+
 def test_a_pair_has_the_places_it_is_given() -> None:
     here, there = Place.of("0c:c4:7a:00:00:01", "192.168.1.10"), Place.numbered(9)
     pair = Pair(places=(here, there))

@@ -194,6 +194,13 @@ def test_allocations_stand_apart(wishes: list[tuple[int, int]]) -> None:
                 space.read(outside, 1)
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_an_allocation_has_a_byte_or_more(size: int) -> None:
+    with pytest.raises(VerbsError, match=f"size: {size} is not a number of bytes from 1") as caught:
+        AddressSpace().allocate(size)
+    assert caught.value.errno == EINVAL
+
+
 def test_no_addresses_left() -> None:
     with pytest.raises(VerbsError) as caught:
         AddressSpace().allocate(1 << 64)

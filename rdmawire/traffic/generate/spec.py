@@ -19,7 +19,7 @@ from rdmawire.units import (
     rate_factor,
     size_factor,
 )
-from rdmawire.validate import Constraint, Integer, NoneOr, Number, OneOf, check
+from rdmawire.validate import Constraint, InstanceOf, Integer, NoneOr, Number, OneOf, check
 from rdmawire.verbs.ah import mapped
 from rdmawire.verbs.wr import ATOMIC_SIZE, LONGEST_MESSAGE
 from rdmawire.wire.inet import mac_bytes, of_group, of_one_host
@@ -365,6 +365,8 @@ _PAIR: Final = 2
 """Hosts that need no switch."""
 
 _CONSTRAINTS: Final[dict[str, Constraint]] = {
+    "verb": InstanceOf(Verb),
+    "sizes": NoneOr(InstanceOf(Sizes)),
     "mtu": OneOf(PATH_MTUS),
     "count": NoneOr(Integer(1, MAX_MESSAGES)),
     "frames": NoneOr(Integer(1, MAX_MESSAGES)),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
 
+from rdmawire.terminal import quote
 from rdmawire.traffic.scenario.consistency import check_whole, links_of
 from rdmawire.traffic.scenario.context import ParseContext
 from rdmawire.traffic.scenario.counters import COUNTERS
@@ -22,6 +23,7 @@ from rdmawire.traffic.scenario.document import (
     ReportedError,
     ScenarioError,
     decode,
+    meant_by,
     parse_document,
     shipped_files,
 )
@@ -125,8 +127,12 @@ def shipped() -> Mapping[str, Traversable]:
 
 
 def text_of(name: str) -> str:
-    """Return the text of a shipped scenario; raise ``KeyError`` for other names."""
-    return shipped()[name].read_text(encoding="utf-8")
+    """Return the text of a shipped scenario; ``ScenarioError`` for any other name."""
+    found = shipped()
+    if name not in found:
+        wanted, near = "a name of `rdmawire run --list`", meant_by(str(name), found)
+        raise ScenarioError([Mistake(quote(str(name)), None, "no shipped scenario", wanted, near)])
+    return found[name].read_text(encoding="utf-8")
 
 
 def read_shipped(name: str) -> Scenario:

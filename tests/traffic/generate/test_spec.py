@@ -58,6 +58,8 @@ def test_frames_instead_of_messages() -> None:
         ({"verb": Verb.ATOMIC, "marks": 0.1}, "atomic has no data that could be marked"),
         ({"verb": Verb.UD, "timeout": 8}, "ud has no requests that wait for an ACK"),
         ({"timeout": 32}, "timeout: 32 is not an integer from 1 to 31"),
+        ({"verb": "write"}, "verb: 'write' (str) is not of type Verb"),
+        ({"sizes": "64"}, "sizes: '64' (str) is not of type Sizes"),
         ({"verb": Verb.CM, "window": 8}, "cm has no requests that wait for an ACK"),
         ({"window": 0}, "window: 0 is not an integer from 1 to 8388607"),
         ({"cnp_dscp": 64}, "cnp_dscp: 64 is not an integer from 0 to 63"),

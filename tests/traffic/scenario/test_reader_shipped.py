@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rdmawire.traffic.scenario.document import ScenarioError
 from rdmawire.traffic.scenario.reader import read_shipped, shipped, text_of
 
 
@@ -21,6 +22,8 @@ def test_each_can_be_read_and_says_what_it_is_about(name: str) -> None:
     assert scenario.expectations
 
 
-def test_what_is_not_shipped_is_not_there() -> None:
-    with pytest.raises(KeyError):
+def test_a_name_that_is_not_shipped_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"^'\.\./pyproject': found no shipped scenario"):
         text_of("../pyproject")
+    with pytest.raises(ScenarioError, match="did you mean 'lost-first'"):
+        read_shipped("lost-frist")

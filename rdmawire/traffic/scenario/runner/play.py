@@ -30,6 +30,7 @@ from rdmawire.traffic.scenario.runner.posted_work import Progress, StepRun
 from rdmawire.traffic.scenario.runner.testbed import Testbed
 from rdmawire.traffic.scenario.runner.verdict import FinishedRun, Tracer, unused_faults, verdict
 from rdmawire.traffic.summary import TrafficSummary, summarise
+from rdmawire.validate import check_type
 
 
 class PortCounts(NamedTuple):
@@ -113,8 +114,10 @@ def play(
     - ``protocols``: what carries what in frames, for faults and expectations of own headers.
 
     Raises ``UnknownPoint`` for a point that does not exist, ``CaptureError`` for a file that cannot
-    be written, ``FabricError`` for rules of a host that does not exist.
+    be written, ``FabricError`` for rules of a host that does not exist and for another
+    object than a scenario.
     """
+    check_type("scenario", scenario, Scenario, FabricError)
     _check_hosts(scenario, rules)
     wanted = tuple(points)
     make_testbed = partial(Testbed, scenario, rules, protocols)

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from rdmawire.capture import open_capture
+from rdmawire.errors import FabricError
 from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.traffic.scenario.types import Fill, Span
 from tests.traffic.scenario.scene import (
@@ -81,3 +84,8 @@ def test_a_lost_packet_is_sent_again_and_the_frame_that_is_too_many_is_named() -
         "counter server.naks: expected 0, found 1 (frame 9)",
         "counter client-server.lost: expected 0, found 1 (frame 3)",
     ]
+
+
+def test_what_is_no_scenario_is_refused() -> None:
+    with pytest.raises(FabricError, match=r"scenario: 'send' .* is not of type Scenario"):
+        play("send")  # type: ignore[arg-type]
