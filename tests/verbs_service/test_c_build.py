@@ -11,6 +11,7 @@ import pytest
 from rdmawire.memory.key import next_variant
 from rdmawire.verbs_service.protocol import WINDOW_KEY_STEP, c_header
 from tests.verbs_service.c_programs import CSRC, build, exported, library, load
+from tests.waiting import HANG
 from tools.docs import libibverbs
 
 functions = load(CSRC / "ibverbs" / "functions.py")
@@ -125,3 +126,10 @@ def test_the_generated_header_is_that_of_the_protocol() -> None:
 @pytest.mark.parametrize("key", [0x1000, 0x10FF, 0x10CB, 0xFFFF_FFFF])
 def test_keys_of_windows_step_as_those_of_the_adapter(key: int) -> None:
     assert (key & ~0xFF) | (key + WINDOW_KEY_STEP) & 0xFF == next_variant(key)
+
+
+@pytest.mark.parametrize("name", ["endurance", "mortal", "stream"])
+def test_programs_that_only_slow_tests_run_compile(name: str) -> None:
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-fsyntax-only"]
+    source = str(CSRC / "tests" / f"{name}.c")
+    subprocess.run([*command, "-Wall", "-Wextra", "-Werror", source], check=True, timeout=HANG)

@@ -29,6 +29,7 @@ SCENARIOS = {
         " dmabuf memory_window completion_events xrc threads"
     ),
     "registration": "permissions again",
+    "threads": "traffic children close_while_copying",
     "raw_packets": "rss overrun",
     "idle": "yielding",
 }
