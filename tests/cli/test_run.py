@@ -276,13 +276,17 @@ def test_every_mistake_of_every_file_is_reported_and_nothing_runs(
         (("write", "--seed", "-1"), "-1 is not in the range"),
         (("write", "write.yaml", "-w", "."), "./write.pcapng would be written twice"),
         (
-            ("write", "--tap", "leaf", "-w", os.devnull + ".pcap"),
+            ("write", "--tap", "leaf", "-w", "x.pcap"),
             "Invalid value for --tap: 'leaf' is none of client-server, client, server",
         ),
     ],
 )
-def test_wrong_usage_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert message in refused("run", *words, status=2)
+    assert not list(tmp_path.iterdir())
 
 
 def test_marks_without_cnps_are_pointed_out(tmp_path: Path) -> None:
