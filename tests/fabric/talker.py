@@ -1,4 +1,4 @@
-"""Hosts that say what they are told and keep what they hear, and frames for them to say."""
+"""Hosts that send given frames and keep those that they receive, and frames for them."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def frames_of(source: int, destination: int, count: int, **given: int) -> list[b
     return [frame_of(source, destination, psn, **given) for psn in range(count)]  # type: ignore[arg-type]
 
 
-class Heard(NamedTuple):
+class Reception(NamedTuple):
     time: int
     frame: bytes
 
@@ -72,7 +72,7 @@ class Talker:
     def __init__(self, number: int, frames: Iterable[bytes] = ()) -> None:
         self.mac = mac_of(number)
         self.frames = deque(frames)
-        self.heard: list[Heard] = []
+        self.received: list[Reception] = []
 
     @property
     def nic(self) -> "Talker":
@@ -80,10 +80,10 @@ class Talker:
 
     @property
     def psns(self) -> list[int]:
-        return [heard.psn for heard in self.heard]
+        return [received.psn for received in self.received]
 
     def receive(self, frame: bytes, now: int) -> None:
-        self.heard.append(Heard(now, frame))
+        self.received.append(Reception(now, frame))
 
     def transmit(self, now: int) -> list[bytes]:
         return [self.frames.popleft() for _ in range(min(BURST, len(self.frames)))]

@@ -215,8 +215,10 @@ def test_two_senders_share_a_port_and_its_queue_grows_and_drains() -> None:
 
 
 def test_who_is_sampled_does_what_it_would_do_alone() -> None:
-    heard = [[t.heard for t in talked(sampled=sampled)[3].values()] for sampled in (True, False)]
-    assert heard[0] == heard[1]
+    received = [
+        [t.received for t in talked(sampled=sampled)[3].values()] for sampled in (True, False)
+    ]
+    assert received[0] == received[1]
 
 
 def test_samples_that_never_move_on_are_refused() -> None:

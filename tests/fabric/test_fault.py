@@ -27,20 +27,20 @@ FRAMES = frames_of(1, 2, 10, size=20)
 BOTH = pytest.mark.parametrize("ipv6", [False, True])
 
 
-def befallen(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Delivery]]:
+def with_faults(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[list[Delivery]]:
     faults = Faults(rules, Random(seed))
     return [faults.apply(Envelope(frame), number) for number, frame in enumerate(frames, 1)]
 
 
 def lost(*rules: Rule, frames: list[bytes] = FRAMES, seed: int = 0) -> list[int]:
     """Numbers of the frames that were lost."""
-    found = befallen(*rules, frames=frames, seed=seed)
+    found = with_faults(*rules, frames=frames, seed=seed)
     return [number for number, passings in enumerate(found, 1) if not passings]
 
 
 def only(rule: Rule, frame: bytes = FRAMES[3]) -> bytes:
     """The one frame that is left of one."""
-    ((passing,),) = befallen(rule, frames=[frame])
+    ((passing,),) = with_faults(rule, frames=[frame])
     return passing.data
 
 
@@ -87,17 +87,17 @@ def test_chance_is_by_seed() -> None:
 
 
 def test_all_rules_that_mean_a_frame_act_on_it() -> None:
-    found = befallen(Rule("duplicate"), Rule("delay", {"bth.psn": 1}, by=7), Rule("drop", nth=9))
+    found = with_faults(Rule("duplicate"), Rule("delay", {"bth.psn": 1}, by=7), Rule("drop", nth=9))
     assert found[0] == [Delivery(FRAMES[0], faults=("duplicated",))] * 2
     assert found[1] == [Delivery(FRAMES[1], 7, faults=("duplicated", "delayed"))] * 2
     assert found[8] == []
 
 
 def test_copies_and_delays() -> None:
-    assert befallen(Rule("duplicate", times=2, wait=5))[0] == [
+    assert with_faults(Rule("duplicate", times=2, wait=5))[0] == [
         Delivery(FRAMES[0], wait, faults=("duplicated",)) for wait in (0, 5, 10)
     ]
-    waits = {found[0].wait for found in befallen(Rule("delay", by=3, most=9))}
+    waits = {found[0].wait for found in with_faults(Rule("delay", by=3, most=9))}
     assert waits <= set(range(3, 10))
     assert len(waits) > 1
 
@@ -121,7 +121,7 @@ def test_corrupted_frames_are_good_only_if_sealed(ipv6: bool, checksum: int, byt
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_corruption_anywhere_turns_one_bit_from_the_bth_to_the_pad(seed: int) -> None:
-    ((passing,),) = befallen(Rule("corrupt", anywhere=True), frames=FRAMES[:1], seed=seed)
+    ((passing,),) = with_faults(Rule("corrupt", anywhere=True), frames=FRAMES[:1], seed=seed)
     turned = [a ^ b for a, b in zip(passing.data, FRAMES[0], strict=True)]
     assert sum(bits.bit_count() for bits in turned) == 1
     assert any(turned[42:-4])
@@ -129,7 +129,7 @@ def test_corruption_anywhere_turns_one_bit_from_the_bth_to_the_pad(seed: int) ->
 
 def test_truncation() -> None:
     assert only(Rule("truncate", by=7)) == FRAMES[3][:-7]
-    assert befallen(Rule("truncate", by=9999))[0] == []
+    assert with_faults(Rule("truncate", by=9999))[0] == []
     short = only(Rule("truncate", by=7, seal=True))
     assert is_good(short)
     assert len(roce.parse(short).packet.payload) == 13
@@ -178,7 +178,7 @@ def test_frames_without_a_packet_have_an_ethernet_header_only() -> None:
 @given(frame=st.binary(min_size=1, max_size=80))
 def test_every_fault_applies_to_any_bytes(do: str, frame: bytes) -> None:
     options: dict[str, Any] = {"field": "bth.psn", "value": 1} if do == "set" else {}
-    for passing in befallen(Rule(do, **options), frames=[frame])[0]:
+    for passing in with_faults(Rule(do, **options), frames=[frame])[0]:
         assert len(passing.data) <= len(frame)
 
 
@@ -303,22 +303,22 @@ def test_unknown_fields() -> None:
 
 
 def spoken(*rules: Rule, count: int = 6, latency: int = us(1)) -> Talker:
-    """Who heard frames that were sent at once over a link with these faults."""
-    simulator, hearer = Simulator(), Talker(2)
+    """Who received frames that were sent at once over a link with these faults."""
+    simulator, receiver = Simulator(), Talker(2)
     link = Link(latency, faults=Faults(rules))
-    for talker in (Talker(1, frames_of(1, 2, count, size=0)), hearer):
+    for talker in (Talker(1, frames_of(1, 2, count, size=0)), receiver):
         simulator.attach(talker, talker.mac, link)
     simulator.run()
-    return hearer
+    return receiver
 
 
 def test_a_frame_comes_behind_exactly_so_many() -> None:
     for behind in range(1, 5):
-        hearer = spoken(Rule("reorder", {"bth.psn": 1}, behind=behind))
+        receiver = spoken(Rule("reorder", {"bth.psn": 1}, behind=behind))
         order = [0, 2, 3, 4, 5]
         order.insert(1 + behind, 1)
-        assert hearer.psns == order
-        assert {heard.time for heard in hearer.heard} == {us(1)}
+        assert receiver.psns == order
+        assert {received.time for received in receiver.received} == {us(1)}
 
 
 def test_frames_that_are_kept_back_overtake_nobody() -> None:
@@ -331,9 +331,9 @@ def test_lost_frames_overtake_nobody() -> None:
 
 
 def test_a_frame_that_nothing_overtakes_comes_in_the_end() -> None:
-    hearer = spoken(Rule("reorder", {"bth.psn": 5}, most=us(9)))
-    assert hearer.psns == [0, 1, 2, 3, 4, 5]
-    assert hearer.heard[-1].time == us(10)
+    receiver = spoken(Rule("reorder", {"bth.psn": 5}, most=us(9)))
+    assert receiver.psns == [0, 1, 2, 3, 4, 5]
+    assert receiver.received[-1].time == us(10)
 
 
 def test_the_clock_does_not_wait_for_what_was_called_off() -> None:

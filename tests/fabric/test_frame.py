@@ -121,7 +121,7 @@ def test_copies_of_a_world_number_frames_alike() -> None:
 def test_engines_see_bytes() -> None:
     network = two_hosts(frames_of(1, 2, 1))
     network.simulator.run()
-    assert [type(heard.frame) for heard in network.hosts["b"].heard] == [bytes]  # type: ignore[attr-defined]
+    assert [type(received.frame) for received in network.hosts["b"].received] == [bytes]  # type: ignore[attr-defined]
 
 
 def test_it_has_a_text() -> None:

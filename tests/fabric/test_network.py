@@ -103,7 +103,7 @@ def test_a_row_of_switches_adds_a_hop_each() -> None:
         network = Network()
         row(network, machines, switches=switches, edge=CABLE, trunk=CABLE)
         network.simulator.run()
-        times.append(machines["b"].heard[0].time)
+        times.append(machines["b"].received[0].time)
     hop = us(1) + duration(bit_times(len(frame_of(8, 9))), CABLE.rate)
     assert [later - sooner for sooner, later in pairwise(times)] == [hop, hop]
     assert times[0] == 3 * hop
@@ -124,7 +124,7 @@ def test_flows_take_all_ways_and_each_only_one() -> None:
     for spine in ("spine1", "spine2", "spine3", "spine4"):
         network.tap(f"leaf1-{spine}", lambda frame, _, spine=spine: note(frame.data, spine))  # type: ignore[misc]
     network.simulator.run()
-    assert len(machines["h2"].heard) == len(frames)
+    assert len(machines["h2"].received) == len(frames)
     assert all(len(taken) == 1 for taken in ways.values())
     assert len(set.union(*ways.values())) == 4
 
@@ -134,7 +134,7 @@ def test_hosts_on_one_leaf_use_no_spine() -> None:
     leaf_spine(network, machines, leaves=2, spines=2, edge=CABLE, trunk=CABLE)
     machines["h1"].frames.append(frame_of(1, 3))
     network.simulator.run()
-    assert len(machines["h3"].heard) == 1
+    assert len(machines["h3"].received) == 1
     assert [link.frames for name, link in network.links.items() if "spine" in name] == [0] * 4
 
 
@@ -149,7 +149,7 @@ def test_points_of_a_capture_have_names_and_times(tmp_path: Path) -> None:
         network.simulator.run()
     with open_capture(path) as reader:
         seen = [(r.time_ns - 10**18, reader.interfaces[r.interface].name) for r in reader]
-    assert seen == [(0, "h1"), (machines["h2"].heard[0].time, "h2-s1")]
+    assert seen == [(0, "h1"), (machines["h2"].received[0].time, "h2-s1")]
 
 
 def test_a_fault_applies_to_its_link_only() -> None:

@@ -73,11 +73,11 @@ def test_frames_and_marks_are_accounted_for(
     rule = Rule("drop", {"eth.type": 0x0800}, chance=loss)
     network.set_faults("leaf1-spine1", rule)
     network.simulator.run()
-    heard = [h for talker in network.hosts.values() for h in talker.heard]  # type: ignore[attr-defined]
+    received = [h for talker in network.hosts.values() for h in talker.received]  # type: ignore[attr-defined]
     dropped = sum(port.drops.total() for port in network.ports.values())
-    assert len(heard) + dropped + rule.hits == len(said)
+    assert len(received) + dropped + rule.hits == len(said)
     marks = sum(port.marks.total() for port in network.ports.values())
-    carried = sum(h.frame[15] & 3 == ECN.CE for h in heard)
+    carried = sum(h.frame[15] & 3 == ECN.CE for h in received)
     assert carried <= marks <= carried + dropped + rule.hits
     assert all(switch.buffer.used == 0 for switch in network.switches.values())
     assert all(switch.buffer.peak <= chosen.buffer for switch in network.switches.values())
@@ -92,9 +92,9 @@ def test_frames_of_a_flow_stay_in_order(
     network.simulator.run()
     for talker in network.hosts.values():
         flows: dict[tuple[bytes, int], list[int]] = {}
-        for heard in talker.heard:  # type: ignore[attr-defined]
-            key = heard.frame[6:12], heard.frame[15] >> 2
-            flows.setdefault(key, []).append(heard.psn)
+        for received in talker.received:  # type: ignore[attr-defined]
+            key = received.frame[6:12], received.frame[15] >> 2
+            flows.setdefault(key, []).append(received.psn)
         assert all(psns == sorted(psns) for psns in flows.values())
 
 
@@ -107,6 +107,6 @@ def test_with_pauses_and_headroom_nothing_is_lost(
     pausing = dict.fromkeys(range(PRIORITIES), Pausing(4 * KIB, 2 * KIB, 130 * KIB))
     network = built(SwitchSettings(queue=2 * KIB, pausing=pausing), edge, trunk, said)
     network.simulator.run()
-    counts = Counter(len(talker.heard) for talker in network.hosts.values())  # type: ignore[attr-defined]
+    counts = Counter(len(talker.received) for talker in network.hosts.values())  # type: ignore[attr-defined]
     assert sum(number * times for number, times in counts.items()) == len(said)
     assert sum(port.drops.total() for port in network.ports.values()) == 0

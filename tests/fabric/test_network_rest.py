@@ -51,10 +51,10 @@ def test_without_ways_frames_take_a_tree_and_reach_everybody_once() -> None:
     talkers = Talker(1, [frame_of(1, 99)]), Talker(2), Talker(3)
     network = ring(3, *talkers)
     network.simulator.run()
-    assert [len(talker.heard) for talker in talkers] == [0, 1, 1]
+    assert [len(talker.received) for talker in talkers] == [0, 1, 1]
     talkers[1].frames.extend(frames_of(2, 1, 3))
     network.simulator.run()
-    assert [len(talker.heard) for talker in talkers] == [3, 1, 1]
+    assert [len(talker.received) for talker in talkers] == [3, 1, 1]
 
 
 @pytest.mark.parametrize("destination", [BROADCAST, b"\x01\0\x5e\0\0\1", NOBODY])
@@ -68,7 +68,7 @@ def test_groups_and_unknown_addresses_reach_everybody_once_on_equal_paths(
     leaf_spine(network, machines, leaves=3, spines=3, edge=CABLE, trunk=CABLE)
     machines["h0"].frames.append(destination + frame_of(0, 1)[6:])
     network.simulator.run()
-    assert [len(machine.heard) for machine in machines.values()] == [0, 1, 1, 1, 1, 1]
+    assert [len(machine.received) for machine in machines.values()] == [0, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_mac_control_runts_and_what_is_for_a_switch_go_nowhere(frame: bytes) -> 
     one, two = Talker(1, [frame]), Talker(2)
     network = ring(3, one, two)
     network.simulator.run()
-    assert not one.heard
-    assert not two.heard
+    assert not one.received
+    assert not two.received
     assert sum(switch.stranded for switch in network.switches.values()) == 1
 
 
@@ -121,7 +121,7 @@ def test_a_frame_that_was_cut_short_cannot_be_marked() -> None:
         network.join(name, "s", Link(rate=gbps(100 if name == "a" else 10)))
     network.set_faults("a-s", Rule("truncate", by=len(frame_of(1, 2)) - 20))
     network.simulator.run()
-    assert {len(heard.frame) for heard in talkers[1].heard} == {20}
+    assert {len(received.frame) for received in talkers[1].received} == {20}
 
 
 def test_who_has_a_frame_sent_round_a_ring_loses_it_in_the_end() -> None:
@@ -139,7 +139,7 @@ def test_who_has_a_frame_sent_round_a_ring_loses_it_in_the_end() -> None:
         network.set_faults(f"s{number}-s{(number + 1) % 3}", *rules[number])
     network.simulator.run()
     assert sum(rule.hits for pair in rules.values() for rule in pair) == MAX_REDIRECTS + 1
-    assert not any(talker.heard for talker in talkers)
+    assert not any(talker.received for talker in talkers)
 
 
 class Plan(NamedTuple):

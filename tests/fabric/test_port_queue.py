@@ -83,26 +83,26 @@ def test_mtu_counts_behind_the_header_and_tags() -> None:
 
 
 def test_what_is_too_big_for_a_link_is_lost() -> None:
-    link, hearer = Link(mtu=500), Talker(2)
+    link, receiver = Link(mtu=500), Talker(2)
     frames = [frame_of(1, 2, 0, size=400), frame_of(1, 2, 1, size=500)]
-    assert heard(link, frames, hearer) == [0]
+    assert received(link, frames, receiver) == [0]
     assert (link.oversized, link.frames) == (1, 2)
 
 
-def heard(link: Link, frames: list[bytes], hearer: Talker) -> list[int]:
+def received(link: Link, frames: list[bytes], receiver: Talker) -> list[int]:
     simulator = Simulator()
-    for talker in (Talker(1, frames), hearer):
+    for talker in (Talker(1, frames), receiver):
         simulator.attach(talker, talker.mac, link)
     simulator.run()
-    return hearer.psns
+    return receiver.psns
 
 
 def test_a_link_with_a_rate_spaces_frames() -> None:
-    hearer, frames = Talker(2), frames_of(1, 2, 50, size=940)
+    receiver, frames = Talker(2), frames_of(1, 2, 50, size=940)
     size = len(frames[0])
-    assert heard(Link(us(1), rate=gbps(10)), frames, hearer) == list(range(50))
+    assert received(Link(us(1), rate=gbps(10)), frames, receiver) == list(range(50))
     each = bit_times(size) / 10
-    for n, (time, _) in enumerate(hearer.heard):
+    for n, (time, _) in enumerate(receiver.received):
         assert time - us(1) == pytest.approx((n + 1) * each, abs=2)
 
 
@@ -112,8 +112,8 @@ def test_both_directions_of_a_link_are_wires_of_their_own() -> None:
     for talker in (one, two):
         simulator.attach(talker, talker.mac, link)
     simulator.run()
-    assert [h.time for h in one.heard] == [h.time for h in two.heard]
-    assert len(one.heard) == 5
+    assert [h.time for h in one.received] == [h.time for h in two.received]
+    assert len(one.received) == 5
 
 
 def test_schedulers() -> None:
@@ -184,7 +184,7 @@ def test_an_adapter_obeys_pause_frames_and_does_not_receive_them() -> None:
     talker = Talker(1, [frame_of(1, 2, 0, dscp=24), frame_of(1, 2, 1, dscp=0)])
     mac = Mac(talker, Link(rate=gbps(1)))
     mac.receive(pfc_frame(MAC, 3, 1000), 0)
-    assert talker.heard == []
+    assert talker.received == []
     assert [len(mac.transmit(time)) for time in (0, 511_999, 512_000)] == [1, 0, 1]
 
 
@@ -207,7 +207,7 @@ def test_an_adapter_with_too_much_that_is_stopped_waits_for_the_pause_to_end() -
         simulator.attach(talker, talker.mac, link)
     simulator.run()
     assert other.psns == list(range(MAX_WAITING + 100))
-    assert other.heard[-1].time > 0xFFFF * 512 // 100
+    assert other.received[-1].time > 0xFFFF * 512 // 100
 
 
 GIGABIT = 10**9
@@ -243,7 +243,7 @@ def test_work_that_comes_while_the_wire_is_busy_goes_out_right_behind() -> None:
 
 
 class Stub:
-    """An adapter that gives one frame at a time, whatever it hears."""
+    """An adapter that gives one frame at a time, whatever it receives."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []

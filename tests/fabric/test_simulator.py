@@ -29,11 +29,11 @@ class Recorder:
     def __init__(self, *bursts: list[bytes], alarms: tuple[int, ...] = ()) -> None:
         self.bursts = list(bursts)
         self.alarms = list(alarms)
-        self.heard: list[tuple[int, bytes]] = []
+        self.received: list[tuple[int, bytes]] = []
         self.rung: list[int] = []
 
     def receive(self, frame: bytes, now: int) -> None:
-        self.heard.append((now, frame))
+        self.received.append((now, frame))
 
     def transmit(self, now: int) -> list[bytes]:
         return self.bursts.pop(0) if self.bursts else []
@@ -69,17 +69,17 @@ def test_units_are_nanoseconds() -> None:
 
 
 def test_frames_arrive_in_order_after_the_latency() -> None:
-    sender, hearer = Recorder(numbered(3)), Recorder()
-    simulator = joined(sender, hearer, link=Link(us(1)))
+    sender, receiver = Recorder(numbered(3)), Recorder()
+    simulator = joined(sender, receiver, link=Link(us(1)))
     simulator.run()
-    assert hearer.heard == [(us(1), frame) for frame in numbered(3)]
+    assert receiver.received == [(us(1), frame) for frame in numbered(3)]
     assert simulator.now == us(1)
 
 
 @pytest.mark.parametrize("together", [1, 3])
 def test_the_time_of_the_last_arrival_is_known_when_timers_go_on(together: int) -> None:
-    sender, hearer = Recorder(numbered(together)), Recorder(alarms=(us(50),))
-    simulator = joined(sender, hearer, link=Link(us(1)))
+    sender, receiver = Recorder(numbered(together)), Recorder(alarms=(us(50),))
+    simulator = joined(sender, receiver, link=Link(us(1)))
     assert simulator.last_arrival == 0
     simulator.run()
     assert (simulator.last_arrival, simulator.now) == (us(1), us(50))
@@ -89,15 +89,15 @@ def test_each_port_receives_its_own_frames_and_all_receive_multicast() -> None:
     frames = [C + A + b"to C", GROUP + A + b"to all", B + A + b"to B"]
     sender, b, c = Recorder(frames), Recorder(), Recorder()
     joined(sender, b, c).run()
-    assert [frame for _, frame in b.heard] == [frames[1], frames[2]]
-    assert [frame for _, frame in c.heard] == [frames[0], frames[1]]
-    assert sender.heard == []
+    assert [frame for _, frame in b.received] == [frames[1], frames[2]]
+    assert [frame for _, frame in c.received] == [frames[0], frames[1]]
+    assert sender.received == []
 
 
 def test_a_frame_to_an_unknown_address_is_flooded() -> None:
     sender, b, c = Recorder([b"nobody" + A]), Recorder(), Recorder()
     joined(sender, b, c).run()
-    assert len(b.heard) == len(c.heard) == 1
+    assert len(b.received) == len(c.received) == 1
 
 
 def test_links_keep_their_frames_apart() -> None:
@@ -106,23 +106,23 @@ def test_links_keep_their_frames_apart() -> None:
     for port, mac, link in zip(ports, (A, B, C), (first, first, second), strict=True):
         simulator.attach(port, mac, link)
     simulator.run()
-    assert len(ports[1].heard) == 1
-    assert ports[2].heard == []
+    assert len(ports[1].received) == 1
+    assert ports[2].received == []
 
 
 def test_a_frame_to_oneself_comes_back_and_touches_no_link() -> None:
     sender, other, link = Recorder([A + A + b"me"]), Recorder(), Link(us(1), drop={1})
     joined(sender, other, link=link).run()
-    assert sender.heard == [(0, A + A + b"me")]
-    assert (other.heard, link.frames) == ([], 0)
+    assert sender.received == [(0, A + A + b"me")]
+    assert (other.received, link.frames) == ([], 0)
 
 
 def test_faults_are_by_number_of_frame() -> None:
     link = Link(us(1), drop={1}, duplicate={2}, delay={3: us(5)})
-    sender, hearer = Recorder(numbered(4)), Recorder()
-    joined(sender, hearer, link=link).run()
+    sender, receiver = Recorder(numbered(4)), Recorder()
+    joined(sender, receiver, link=link).run()
     one = us(1)
-    assert [(time, frame[-1]) for time, frame in hearer.heard] == [
+    assert [(time, frame[-1]) for time, frame in receiver.received] == [
         (one, 2), (one, 2), (one, 4), (us(6), 3),
     ]  # fmt: skip
 
@@ -131,7 +131,7 @@ def test_both_directions_share_the_numbers() -> None:
     a, b = Recorder([B + A]), Recorder([A + B])
     link = Link(drop={2})
     joined(a, b, link=link).run()
-    assert (len(a.heard), len(b.heard), link.frames) == (0, 1, 2)
+    assert (len(a.received), len(b.received), link.frames) == (0, 1, 2)
 
 
 @given(st.integers(0, 1 << 32), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
@@ -180,14 +180,14 @@ def test_a_timer_that_is_overdue_fires_at_once() -> None:
 
 
 def test_up_to_a_time_and_no_further() -> None:
-    sender, hearer = Recorder(numbered(1)), Recorder(alarms=(us(3),))
-    simulator = joined(sender, hearer, link=Link(us(2)))
+    sender, receiver = Recorder(numbered(1)), Recorder(alarms=(us(3),))
+    simulator = joined(sender, receiver, link=Link(us(2)))
     simulator.run(us(2) - 1)
-    assert (simulator.now, hearer.heard) == (us(2) - 1, [])
+    assert (simulator.now, receiver.received) == (us(2) - 1, [])
     simulator.run(us(2))
-    assert (simulator.now, len(hearer.heard)) == (us(2), 1)
+    assert (simulator.now, len(receiver.received)) == (us(2), 1)
     simulator.run()
-    assert hearer.rung == [us(3)]
+    assert receiver.rung == [us(3)]
 
 
 def test_what_never_rests_ends_with_the_events() -> None:
@@ -244,14 +244,14 @@ def test_who_has_nothing_to_do_is_asked_once_a_run() -> None:
         simulator.attach(sleeper, b"\2\1" + number.to_bytes(4, "big"), Link(us(1)))
     talk = Link(us(1))
     simulator.attach(Recorder(*([frame] for frame in numbered(200))), A, talk)
-    simulator.attach(hearer := Recorder(), B, talk)
+    simulator.attach(receiver := Recorder(), B, talk)
     simulator.run(ms(1))
-    assert len(hearer.heard) == 200
+    assert len(receiver.received) == 200
     assert {sleeper.asked for sleeper in sleepers} == {2}
 
 
 class Restless(Recorder):
-    """Moves its alarm on with each frame, and never lets it ring before all were heard."""
+    """Moves its alarm on with each frame, and never lets it ring before all were received."""
 
     def receive(self, frame: bytes, now: int) -> None:
         super().receive(frame, now)
@@ -260,11 +260,11 @@ class Restless(Recorder):
 
 def test_alarms_that_move_on_do_not_pile_up() -> None:
     simulator, link = Simulator(), Link()
-    hearer = Restless()
+    receiver = Restless()
     frames = numbered(250) * 4
     link.delay = {number: number * 100 for number in range(1, 1001)}
     simulator.attach(Recorder(frames), A, link)
-    simulator.attach(hearer, B, link)
+    simulator.attach(receiver, B, link)
     most = 0
 
     def note(_: Envelope, __: int) -> None:
@@ -274,7 +274,7 @@ def test_alarms_that_move_on_do_not_pile_up() -> None:
     simulator.on_arrival.append(note)
     simulator.run()
     assert most <= 2
-    assert hearer.rung == [100_000 + ms(1)]
+    assert receiver.rung == [100_000 + ms(1)]
 
 
 def test_appointments_are_kept_in_order_and_can_be_called_off() -> None:
@@ -339,12 +339,12 @@ class Greedy(Recorder):
         self.together.append(1)
 
     def receive_all(self, frames: Sequence[bytes], now: int) -> None:
-        self.heard.extend((now, frame) for frame in frames)
+        self.received.extend((now, frame) for frame in frames)
         self.together.append(len(frames))
 
 
-def hearers(frames: list[bytes], link: Link, *, tapped: bool = False) -> tuple[Greedy, Greedy]:
-    """Two that hear what a third sends in one burst."""
+def receivers(frames: list[bytes], link: Link, *, tapped: bool = False) -> tuple[Greedy, Greedy]:
+    """Two ports that receive what a third sends in one burst."""
     simulator, ports = Simulator(), (Greedy(), Greedy())
     if tapped:
         simulator.on_arrival.append(lambda *_: None)
@@ -355,20 +355,20 @@ def hearers(frames: list[bytes], link: Link, *, tapped: bool = False) -> tuple[G
 
 
 def test_a_burst_is_one_delivery_on_a_wire_without_a_rate() -> None:
-    hearer, _ = hearers(numbered(5), Link(us(1)))
-    assert hearer.together == [5]
-    assert hearer.heard == [(us(1), frame) for frame in numbered(5)]
+    receiver, _ = receivers(numbered(5), Link(us(1)))
+    assert receiver.together == [5]
+    assert receiver.received == [(us(1), frame) for frame in numbered(5)]
 
 
 def test_each_tap_gets_all_frames() -> None:
     frames = [GROUP + A + bytes((n,)) for n in range(3)]
-    assert [one.together for one in hearers(frames, Link())] == [[3], [3]]
+    assert [one.together for one in receivers(frames, Link())] == [[3], [3]]
 
 
 def test_frames_to_different_stations_do_not_wait_for_each_other() -> None:
     one, two = numbered(2)
     frames = [one, C + A + b"other", two]
-    assert [one.together for one in hearers(frames, Link())] == [[1, 1], [1]]
+    assert [one.together for one in receivers(frames, Link())] == [[1, 1], [1]]
 
 
 @pytest.mark.parametrize(
@@ -377,8 +377,8 @@ def test_frames_to_different_stations_do_not_wait_for_each_other() -> None:
 def test_ports_with_taps_or_several_arrival_times_get_frames_one_by_one(
     link: Link, tapped: bool
 ) -> None:
-    hearer, _ = hearers(numbered(3), link, tapped=tapped)
-    assert hearer.together == [1, 1, 1]
+    receiver, _ = receivers(numbered(3), link, tapped=tapped)
+    assert receiver.together == [1, 1, 1]
 
 
 class OneByOne:
@@ -461,11 +461,11 @@ class Forthcoming(Recorder):
 
 def test_who_says_that_it_has_no_more_is_not_asked_when_the_wire_is_free() -> None:
     simulator, link = Simulator(), Link(rate=gbps(10))
-    sender, hearer = Forthcoming(numbered(3), numbered(2)), Recorder()
+    sender, receiver = Forthcoming(numbered(3), numbered(2)), Recorder()
     simulator.attach(sender, A, link)
-    simulator.attach(hearer, B, link)
+    simulator.attach(receiver, B, link)
     simulator.run()
-    assert len(hearer.heard) == 5
+    assert len(receiver.received) == 5
     assert sender.asked == 2
 
 

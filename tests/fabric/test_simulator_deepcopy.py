@@ -192,18 +192,18 @@ def test_copies_of_a_world_with_gpus_have_memory_of_their_own() -> None:
 
 def test_copies_of_managed_ports_draw_the_same_numbers() -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(1))
     copied = deepcopy(two)
     ends = []
     for one in (two, copied):
-        one.server.hear()
+        one.server.take_events()
         one.drive(us(3))
         one.server.accept()
         one.drive(us(10))
-        one.ask()
+        one.request()
         one.drive(us(10))
-        messages = [(sent.time, sent.attribute, sent.heard) for sent in one.sent]
+        messages = [(sent.time, sent.attribute, sent.received) for sent in one.sent]
         ends.append((messages, one.client.names(), one.server.names()))
     assert ends[0] == ends[1]
     assert len(ends[0][0]) == 4

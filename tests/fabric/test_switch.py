@@ -62,13 +62,13 @@ def test_unknown_addresses_are_flooded_and_then_learnt() -> None:
     talkers = Talker(1, frames_of(1, 2, 2)), Talker(2), Talker(3)
     network = star(*talkers)
     network.simulator.run()
-    assert [len(t.heard) for t in talkers] == [0, 2, 2]
+    assert [len(t.received) for t in talkers] == [0, 2, 2]
     talkers[1].frames.extend(frames_of(2, 1, 3))
     network.simulator.run()
-    assert [len(t.heard) for t in talkers] == [3, 2, 2]
+    assert [len(t.received) for t in talkers] == [3, 2, 2]
     talkers[0].frames.extend(frames_of(1, 2, 4))
     network.simulator.run()
-    assert [len(t.heard) for t in talkers] == [3, 6, 2]
+    assert [len(t.received) for t in talkers] == [3, 6, 2]
 
 
 def test_an_address_that_moves_is_found_again() -> None:
@@ -79,7 +79,7 @@ def test_an_address_that_moves_is_found_again() -> None:
     network.simulator.run()
     three.frames.append(frame_of(3, 1))
     network.simulator.run()
-    assert (len(one.heard), len(two.heard)) == (1, 2)
+    assert (len(one.received), len(two.received)) == (1, 2)
 
 
 def test_groups_go_to_all_and_reserved_addresses_to_nobody() -> None:
@@ -88,7 +88,7 @@ def test_groups_go_to_all_and_reserved_addresses_to_nobody() -> None:
     talkers = Talker(1, [group, reserved]), Talker(2), Talker(3)
     network = star(*talkers)
     network.simulator.run()
-    assert [len(t.heard) for t in talkers] == [0, 1, 1]
+    assert [len(t.received) for t in talkers] == [0, 1, 1]
     assert network.switches["s"].stranded == 1
 
 
@@ -97,16 +97,16 @@ def test_a_frame_is_stored_then_forwarded() -> None:
     network = star(Talker(1, frames_of(1, 2, 1)), sink)
     network.find_routes()
     network.simulator.run()
-    (heard,) = sink.heard
-    size = len(heard.frame) + 24
-    assert heard.time == 2 * (LATENCY + -(-size * 8 // 10))
+    (received,) = sink.received
+    size = len(received.frame) + 24
+    assert received.time == 2 * (LATENCY + -(-size * 8 // 10))
 
 
 def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
     network, sink = incast(SwitchSettings(queue=16 * KIB))
     port = network.ports["s:h3"]
     assert port.drops[LOSSLESS] > 0
-    assert len(sink.heard) + port.drops[LOSSLESS] == 400
+    assert len(sink.received) + port.drops[LOSSLESS] == 400
     assert network.switches["s"].buffer.peak <= 16 * KIB + 2 * SIZE
     assert network.switches["s"].buffer.used == 0
 
@@ -114,7 +114,7 @@ def test_queues_are_bounded_and_what_is_lost_is_counted() -> None:
 def test_the_buffer_bounds_all_queues_together() -> None:
     network, sink = incast(SwitchSettings(buffer=10 * KIB))
     assert network.switches["s"].buffer.peak <= 10 * KIB
-    assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
+    assert len(sink.received) + network.ports["s:h3"].drops[LOSSLESS] == 400
 
 
 def test_pauses_save_what_would_be_lost() -> None:
@@ -122,20 +122,20 @@ def test_pauses_save_what_would_be_lost() -> None:
     without, _ = incast(SwitchSettings(buffer=small, queue=small))
     assert without.ports["s:h3"].drops[LOSSLESS] > 0
     network, sink = incast(SwitchSettings(buffer=small, queue=small, pausing={LOSSLESS: PAUSING}))
-    assert len(sink.heard) == 400
+    assert len(sink.received) == 400
     assert sum(sum(port.drops.values()) for port in network.ports.values()) == 0
     for number in (1, 2):
         stops = network.ports[f"s:h{number}"].stops[LOSSLESS]
         assert 0 < stops == network.macs[f"h{number}"].egress.pauses[LOSSLESS]
     for source in (1, 2):
-        psns = [h.psn for h in sink.heard if h.frame[6:12] == mac_of(source)]
+        psns = [h.psn for h in sink.received if h.frame[6:12] == mac_of(source)]
         assert psns == list(range(200))
 
 
 def test_pauses_cost_no_throughput_where_all_want_the_same() -> None:
     _, lossy = incast(SwitchSettings())
     _, lossless = incast(SwitchSettings(pausing={LOSSLESS: PAUSING}))
-    assert lossless.heard[-1].time == lossy.heard[-1].time
+    assert lossless.received[-1].time == lossy.received[-1].time
 
 
 def test_too_little_headroom_loses_what_is_under_way() -> None:
@@ -149,7 +149,7 @@ def test_a_full_buffer_sends_a_pause_frame(beyond: int) -> None:
     for number in (1, 2):
         assert network.ports[f"s:h{number}"].stops[LOSSLESS] > 0
         assert not network.ports[f"s:h{number}"].paused_priorities
-    assert len(sink.heard) + network.ports["s:h3"].drops[LOSSLESS] == 400
+    assert len(sink.received) + network.ports["s:h3"].drops[LOSSLESS] == 400
 
 
 def test_a_buffer_that_is_full_stops_those_who_filled_it() -> None:
@@ -176,7 +176,7 @@ def test_a_frame_that_never_fits_stops_nobody() -> None:
 def test_with_the_headroom_of_its_links_nothing_is_lost(
     rate: int, latency: int, size: int, xoff: int
 ) -> None:
-    """Both senders hear long frames of other priorities, behind which pauses wait."""
+    """Both senders receive long frames of other priorities, behind which pauses wait."""
     longest = max(len(frame_of(1, 2, size=size)), len(frame_of(1, 2, size=4096)))
     pausing = Pausing(xoff, xoff // 2, headroom(rate, latency, longest))
     network = Network(settings=SwitchSettings(pausing={LOSSLESS: pausing}), seed=5)
@@ -209,8 +209,8 @@ def victim(settings: SwitchSettings) -> tuple[int, Network]:
     network = star(*talkers, settings=settings, slow=3)
     network.find_routes()
     network.simulator.run()
-    assert len(talkers[3].heard) == 100
-    return talkers[3].heard[-1].time, network
+    assert len(talkers[3].received) == 100
+    return talkers[3].received[-1].time, network
 
 
 def test_who_shares_a_paused_priority_waits_for_the_slowest() -> None:
@@ -231,7 +231,7 @@ def test_other_priorities_are_not_stopped() -> None:
     network.simulator.run()
     assert network.macs["h1"].egress.pauses[LOSSLESS] > 0
     assert network.macs["h1"].egress.pauses[0] == 0
-    assert talkers[3].heard[-1].time < talkers[2].heard[-1].time // 2
+    assert talkers[3].received[-1].time < talkers[2].received[-1].time // 2
 
 
 def test_pauses_spread_from_switch_to_switch() -> None:
@@ -246,7 +246,7 @@ def test_pauses_spread_from_switch_to_switch() -> None:
     network.join("s2", "b", Link(LATENCY, rate=RATE // 10))
     network.find_routes()
     network.simulator.run()
-    assert len(talkers[1].heard) == 300
+    assert len(talkers[1].received) == 300
     assert network.ports["s1:s2"].egress.pauses[LOSSLESS] > 0
     assert network.macs["a"].egress.pauses[LOSSLESS] > 0
 
@@ -281,7 +281,7 @@ def test_marks_add_up(departing: bool) -> None:
         SwitchSettings(marking={LOSSLESS: replace(MARKING, departing=departing)})
     )
     marks = sum(port.marks[LOSSLESS] for port in network.ports.values())
-    found = [roce.parse(heard.frame) for heard in sink.heard]
+    found = [roce.parse(received.frame) for received in sink.received]
     assert 0 < marks == sum(frame.headers[1].ecn == ECN.CE for frame in found)  # type: ignore[union-attr]
     assert all(frame.seal() == frame for frame in found)
 
@@ -295,7 +295,7 @@ def test_a_mark_says_what_a_frame_found_or_what_it_left(departing: bool, marked:
     network = star(*senders, sink, settings=settings)
     network.find_routes()
     network.simulator.run()
-    assert [heard.frame[15] & 3 == ECN.CE for heard in sink.heard] == marked
+    assert [received.frame[15] & 3 == ECN.CE for received in sink.received] == marked
 
 
 @pytest.mark.parametrize("departing", [False, True])
@@ -314,7 +314,7 @@ def test_marks_of_two_switches_add_up_and_none_is_counted_twice(departing: bool)
     network.simulator.run()
     first, second = network.ports["s1:s2"].marks[0], network.ports["s2:sink"].marks[0]
     assert min(first, second) > 0
-    assert first + second == sum(heard.frame[15] & 3 == ECN.CE for heard in sink.heard)
+    assert first + second == sum(received.frame[15] & 3 == ECN.CE for received in sink.received)
 
 
 @pytest.mark.parametrize("departing", [False, True])
@@ -327,7 +327,7 @@ def test_what_cannot_be_marked_is_not(ecn: ECN, departing: bool) -> None:
     )
     network.find_routes()
     network.simulator.run()
-    assert {heard.frame[15] & 3 for heard in sink.heard} == {ecn}
+    assert {received.frame[15] & 3 for received in sink.received} == {ecn}
     assert network.ports["s:h3"].marks[0] == 0
 
 

@@ -96,14 +96,14 @@ class Stage:
         headers = headers_to(end.path_to(end.peer), end.mac, SOURCE_PORTS)
         return Frame(headers, packet.replace(bth=packet.bth.replace(destqp=end.peer.qp.qp_num)))
 
-    def tell(self, packet: Packet, *, by: End | None = None) -> None:
+    def deliver(self, packet: Packet, *, by: End | None = None) -> None:
         """Hand a forged packet to the end that it is for."""
         end = self.client if by is None else by
         end.peer.nic.receive(self.forge(packet, by=end), self.now)
 
-    def ask(self, opcode: Opcode, *more: Header, payload: bytes = b"", **bth: int) -> None:
+    def request(self, opcode: Opcode, *more: Header, payload: bytes = b"", **bth: int) -> None:
         """Hand the server a forged request."""
-        self.tell(Packet.make(opcode, *more, payload=payload, **bth))
+        self.deliver(Packet.make(opcode, *more, payload=payload, **bth))
 
 
 def lossy(*drop: int, profile: Profile = IBTA, **attributes: int) -> Stage:

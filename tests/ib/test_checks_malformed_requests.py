@@ -122,7 +122,7 @@ def test_behind_a_gap_it_is_a_gap() -> None:
 
 def test_repeated_it_repeats_nothing() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, *_read(stage), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, *_read(stage), psn=100)
     stage.drive()
     stage.sent.clear()
     ask(stage, Opcode.RC_RDMA_READ_REQUEST, *_read(stage), payload=bytes(4), psn=100)

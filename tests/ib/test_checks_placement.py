@@ -13,7 +13,7 @@ def test_an_atomic_write_is_of_eight_bytes(dmalen: int) -> None:
     stage = Stage()
     there = stage.server.region
     reth = RETH(there.address, there.rkey, dmalen)
-    stage.ask(Opcode.RC_ATOMIC_WRITE, reth, payload=b"12345678", psn=FIRST_PSN)
+    stage.request(Opcode.RC_ATOMIC_WRITE, reth, payload=b"12345678", psn=FIRST_PSN)
     stage.drive()
     assert nak_of(stage) == (Nak.INVALID_REQUEST, FIRST_PSN)
     assert there.read(8) == bytes(8)
@@ -25,7 +25,7 @@ def test_an_atomic_write_is_of_eight_bytes(dmalen: int) -> None:
 def test_a_flush_asks_for_what_there_is(sel: int, plt: int) -> None:
     stage = Stage()
     there = stage.server.region
-    stage.ask(
+    stage.request(
         Opcode.RC_FLUSH,
         FETH(sel=sel, plt=plt),
         RETH(there.address, there.rkey, 8),

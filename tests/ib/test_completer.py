@@ -24,7 +24,7 @@ def stage_of() -> Stage:
 
 def answer(stage: Stage, opcode: Opcode, *more: Header, psn: int, payload: bytes = b"") -> None:
     """Hand the client a forged response."""
-    stage.tell(Packet.make(opcode, *more, payload=payload, psn=psn), by=stage.server)
+    stage.deliver(Packet.make(opcode, *more, payload=payload, psn=psn), by=stage.server)
 
 
 def three_writes(stage: Stage) -> None:

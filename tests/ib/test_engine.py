@@ -36,10 +36,12 @@ def test_states_and_whether_they_receive(state: QPState) -> None:
         climb(stage.server, state)
     stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
-    heard = state not in DEAF
-    assert stage.server.region.read(5) == (b"hello" if heard else bytes(5))
-    assert statuses(stage.client) == [WCStatus.SUCCESS] * heard
-    assert stage.server.nic.drops[Drop.QP_STATE] + stage.server.nic.drops[Drop.PEER] == (not heard)
+    received = state not in DEAF
+    assert stage.server.region.read(5) == (b"hello" if received else bytes(5))
+    assert statuses(stage.client) == [WCStatus.SUCCESS] * received
+    assert stage.server.nic.drops[Drop.QP_STATE] + stage.server.nic.drops[Drop.PEER] == (
+        not received
+    )
     assert stage.server.qp.state is state
 
 
@@ -96,7 +98,7 @@ def test_a_receive_in_use_is_flushed_before_the_others() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.receive(4096)
     stage.server.receive(4096)
-    stage.ask(Opcode.RC_SEND_FIRST, payload=bytes(1024), psn=100)
+    stage.request(Opcode.RC_SEND_FIRST, payload=bytes(1024), psn=100)
     go(stage.server, QPState.ERR)
     assert outcomes(stage.server) == [(1, WCStatus.WR_FLUSH_ERR), (2, WCStatus.WR_FLUSH_ERR)]
 
@@ -170,7 +172,7 @@ def test_a_queue_that_rests_is_drained_when_a_late_ack_arrives() -> None:
     drain(stage)
     stage.server.nic.receive(request, 0)
     not_ready = AETH(ack=Ack.RNR_NAK, value=1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, not_ready, psn=FIRST_PSN), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, not_ready, psn=FIRST_PSN), by=stage.server)
     assert events(stage.client) == []
     stage.client.nic.receive_all(stage.server.nic.transmit(0), 0)
     assert events(stage.client) == [SendQueueDrained(stage.client.qp.qp_num)]
@@ -250,9 +252,9 @@ def test_unreliable_senders_stop_in_sqe_and_resume(kind: QPType) -> None:
     ]
     assert stage.client.qp.state is QPState.SQE
     got = stage.client.receive(8)
-    stage.server.send(b"heard")
+    stage.server.send(b"hello")
     stage.drive()
-    assert got.buffer.read(5, stage.client.qp.service.grh) == b"heard"
+    assert got.buffer.read(5, stage.client.qp.service.grh) == b"hello"
     go(stage.client, QPState.RTS)
     got = stage.server.receive(8)
     stage.client.send(b"again")
@@ -370,7 +372,7 @@ def test_asking_for_the_timer_changes_nothing() -> None:
 
 def test_a_write_of_no_bytes_is_received_in_any_case() -> None:
     stage = Stage(Pair(attributes=PATIENT))
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
     stage.drive()
     assert [aeth.msn for aeth in stage.aeths(stage.server)] == [1]
 
@@ -379,7 +381,7 @@ def test_a_write_of_no_bytes_is_received_in_any_case() -> None:
 def test_a_congestion_notification_is_counted_and_not_answered(kind: QPType) -> None:
     stage = Stage(Pair(kind=kind, attributes=PATIENT))
     for _ in range(3):
-        stage.ask(Opcode.CNP, CNP(), becn=1)
+        stage.request(Opcode.CNP, CNP(), becn=1)
     stage.drive()
     assert stage.server.qp.cnps == 3
     assert stage.sent == []

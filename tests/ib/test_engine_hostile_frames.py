@@ -68,12 +68,12 @@ def test_a_migration_to_an_invalid_path_is_one_event() -> None:
     mask = QPAttrMask.PATH_MIG_STATE | QPAttrMask.ALT_PATH
     rearmed = QPAttributes(path_mig_state=MigrationState.REARM, alt_ah=elsewhere)
     server.nic.modify_qp(server.qp, rearmed, mask)
-    stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=0)
+    stage.request(Opcode.RC_SEND_ONLY, psn=5000, migreq=0)
     for _ in range(100):
-        stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
+        stage.request(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
     failed = PathMigrationFailed(server.qp.qp_num)
     assert events(server) == [failed]
-    stage.ask(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
+    stage.request(Opcode.RC_SEND_ONLY, psn=5000, migreq=1)
     assert events(server) == [failed]
 
 
@@ -235,7 +235,7 @@ def test_a_read_of_the_last_bytes_goes_on_past_them_where_a_peer_answers_it() ->
     first = Packet.make(
         Opcode.RC_RDMA_READ_RESPONSE_FIRST, AETH(value=31, msn=1), payload=bytes(MTU), psn=100
     )
-    stage.tell(first, by=stage.server)
+    stage.deliver(first, by=stage.server)
     due = client.nic.next_timer()
     assert due is not None
     client.nic.handle_timer(due)

@@ -311,7 +311,7 @@ def test_cnps_are_handled_by_a_queue_pair_whose_rate_is_controlled(controlled: b
     client = stage.client
     if controlled:
         client.nic.control_congestion(client.qp, Dcqcn())
-    stage.tell(Packet.make(Opcode.CNP, CNP(), becn=1), by=stage.server)
+    stage.deliver(Packet.make(Opcode.CNP, CNP(), becn=1), by=stage.server)
     assert requester(stage) == {"rp_cnp_handled" if controlled else "rp_cnp_ignored": 1}
     assert client.qp.cnps == 1
 
@@ -408,14 +408,14 @@ def test_a_sequence_nak_that_comes_again_counts_and_sends_nothing_again() -> Non
     stage.client.nic.transmit(0)
     nak: tuple[Header, ...] = (AETH(ack=Ack.NAK, value=Nak.PSN_SEQUENCE_ERROR),)
     for _ in range(2):
-        stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, *nak, psn=FIRST_PSN), by=stage.server)
+        stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, *nak, psn=FIRST_PSN), by=stage.server)
     assert requester(stage) == {"rcvd_seq_err": 2, "packet_seq_err": 2, "completer_retry_err": 1}
     assert Drop.STALE not in stage.client.nic.drops
 
 
 def test_a_write_of_no_bytes_is_a_write_request() -> None:
     stage = Stage(Pair(attributes=PATIENT))
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, key_of(stage.server.region, 0), psn=FIRST_PSN)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, key_of(stage.server.region, 0), psn=FIRST_PSN)
     assert responder(stage) == {"rx_write_requests": 1}
 
 

@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 
 class Scene:
-    """A client's frames of a few messages, and a server that has not heard them."""
+    """A client's frames of a few messages, and a server that has not received them."""
 
     def __init__(self, kind: QPType) -> None:
         attributes = ATTRIBUTES._replace(path_mtu=MTU.MTU_256)
@@ -87,7 +87,7 @@ def at_once(scene: Scene, frames: list[bytes]) -> None:
     scene.stage.server.nic.receive_all(frames, 0)
 
 
-def told(kind: QPType, change: Callable[[list[bytes]], list[bytes]]) -> tuple[Seen, Seen]:
+def both_ways(kind: QPType, change: Callable[[list[bytes]], list[bytes]]) -> tuple[Seen, Seen]:
     """What is seen of a server that got changed frames singly, and of one that got them at once."""
     seen = []
     for take in (one_by_one, at_once):
@@ -102,7 +102,7 @@ BOTH = pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
 
 @BOTH
 def test_frames_as_they_were_sent(kind: QPType) -> None:
-    singly, together = told(kind, lambda frames: frames)
+    singly, together = both_ways(kind, lambda frames: frames)
     assert singly == together
     assert len(singly.completions) == 3
 
@@ -110,7 +110,7 @@ def test_frames_as_they_were_sent(kind: QPType) -> None:
 @BOTH
 def test_frames_of_which_any_one_is_lost(kind: QPType) -> None:
     for lost in range(len(Scene(kind).frames)):
-        singly, together = told(kind, _without(lost))
+        singly, together = both_ways(kind, _without(lost))
         assert singly == together
 
 
@@ -163,7 +163,7 @@ def test_frames_that_were_lost_repeated_moved_and_broken(
             alter(frames, random.randrange(len(frames)), random)
         return frames
 
-    singly, together = told(kind, change)
+    singly, together = both_ways(kind, change)
     assert singly == together
 
 
@@ -205,7 +205,7 @@ def test_runs_behind_a_read_are_taken_at_once_and_do_not_show_in_it() -> None:
     for take in (one_by_one, at_once):
         scene = Scene(QPType.RC)
         stage = scene.stage
-        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 256), psn=100)
+        stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 256), psn=100)
         there = RETH(stage.server.region.address, stage.server.region.rkey, 1024)
         opcodes = [Opcode.RC_RDMA_WRITE_FIRST] + [Opcode.RC_RDMA_WRITE_MIDDLE] * 2
         frames = [

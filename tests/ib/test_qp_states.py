@@ -99,7 +99,7 @@ def test_requests_enter_and_answers_leave(state: QPState) -> None:
     stage = stage_in(state, kind)
     there = stage.server.region
     opcode = Opcode.UC_RDMA_WRITE_ONLY if kind is QPType.UC else WRITE
-    stage.ask(opcode, key_of(there, 5), payload=b"hello", psn=100, ackreq=1)
+    stage.request(opcode, key_of(there, 5), payload=b"hello", psn=100, ackreq=1)
     enters = EXPECTED[state].enters
     assert there.read(5) == (b"hello" if enters else bytes(5))
     assert len(stage.server.nic.transmit(0)) == (enters and kind is QPType.RC)
@@ -132,7 +132,7 @@ def marked(stage: Stage) -> bytes:
 @STATES
 def test_cnps_enter(state: QPState) -> None:
     stage = stage_in(state, kind_of(state))
-    stage.tell(Packet.make(Opcode.CNP, CNP(), becn=1))
+    stage.deliver(Packet.make(Opcode.CNP, CNP(), becn=1))
     assert stage.server.qp.cnps == EXPECTED[state].enters
 
 
@@ -148,7 +148,7 @@ def test_responses_enter(state: QPState) -> None:
     go(stage.server, state)
     stage.server.poll()
     aeth = AETH(ack=Ack.ACK, value=31, msn=1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100))
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100))
     assert statuses(stage.server) == [WCStatus.SUCCESS] * EXPECTED[state].enters
 
 
@@ -175,9 +175,9 @@ def test_answers_that_wait_leave(state: QPState) -> None:
 def test_a_message_that_is_coming_in_goes_on(state: QPState) -> None:
     stage = stage_in(_S.RTS)
     stage.server.receive(2000)
-    stage.ask(Opcode.RC_SEND_FIRST, payload=bytes(1024), psn=100)
+    stage.request(Opcode.RC_SEND_FIRST, payload=bytes(1024), psn=100)
     go(stage.server, state)
-    stage.ask(Opcode.RC_SEND_LAST, payload=bytes(8), psn=101)
+    stage.request(Opcode.RC_SEND_LAST, payload=bytes(8), psn=101)
     expected = {_S.RESET: [], _S.ERR: [WCStatus.WR_FLUSH_ERR]}
     assert statuses(stage.server) == expected.get(state, [WCStatus.SUCCESS])
 
@@ -185,8 +185,8 @@ def test_a_message_that_is_coming_in_goes_on(state: QPState) -> None:
 def answering() -> Stage:
     """A server that has four responses to a READ to send, and an ACK behind them."""
     stage = Stage(Pair(attributes=ATTRIBUTES._replace(retry_cnt=1)))
-    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
-    stage.ask(WRITE, RETH(0, 0, 0), psn=104, ackreq=1)
+    stage.request(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.request(WRITE, RETH(0, 0, 0), psn=104, ackreq=1)
     return stage
 
 
@@ -216,7 +216,7 @@ def refused_by_the_peer(stage: Stage) -> WCStatus:
     stage.server.write(b"x", to=stage.client.region)
     send(stage.server.qp, [], 64)
     nak = AETH(ack=Ack.NAK, value=Nak.REMOTE_ACCESS_ERROR)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, nak, psn=100))
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, nak, psn=100))
     return WCStatus.REM_ACCESS_ERR
 
 
@@ -238,7 +238,7 @@ def test_an_overrun_of_its_completion_queue_silences_a_queue_pair() -> None:
     for _ in range(COMPLETIONS):
         server.cq.push(WorkCompletion(0), 0)
     server.receive()
-    stage.ask(Opcode.RC_SEND_ONLY, psn=105, ackreq=1)
+    stage.request(Opcode.RC_SEND_ONLY, psn=105, ackreq=1)
     assert server.qp.state is _S.ERR
     assert answers(stage) == []
 
@@ -248,8 +248,8 @@ def test_a_request_that_ends_a_queue_pair_is_answered_in_its_turn(again: bool) -
     stage = answering()
     stage.server.nic.notify_congestion(stage.server.qp)
     stage.server.nic.receive(marked(stage), 0)
-    stage.ask(WRITE, RETH(0, 0xBAD, 8), payload=bytes(8), psn=105)
-    stage.ask(WRITE, RETH(0, 0, 0), psn=106, ackreq=1)
+    stage.request(WRITE, RETH(0, 0xBAD, 8), payload=bytes(8), psn=105)
+    stage.request(WRITE, RETH(0, 0, 0), psn=106, ackreq=1)
     if again:
         go(stage.server, _S.ERR)
     left = answers(stage)
@@ -262,9 +262,9 @@ def test_a_request_that_ends_a_queue_pair_is_answered_in_its_turn(again: bool) -
 
 def test_what_ended_a_queue_pair_is_forgotten_when_it_is_reset() -> None:
     stage = answering()
-    stage.ask(WRITE, RETH(0, 0xBAD, 8), payload=bytes(8), psn=105)
+    stage.request(WRITE, RETH(0, 0xBAD, 8), payload=bytes(8), psn=105)
     climb(stage.server, _S.RTS)
     assert answers(stage) == []
-    stage.ask(READ, key_of(stage.server.region, 8), psn=100)
+    stage.request(READ, key_of(stage.server.region, 8), psn=100)
     out_of_bounds(stage)
     assert answers(stage) == []

@@ -123,7 +123,7 @@ def limited(receives: int) -> Stage:
     stage.client.write(b"x", to=stage.server.region)
     stage.client.nic.transmit(0)
     aeth = AETH(ack=Ack.ACK, value=CREDITS.index(receives), msn=1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100), by=stage.server)
     stage.client.poll()
     return stage
 
@@ -178,7 +178,7 @@ def test_work_behind_a_message_that_waits_for_credits_waits_too() -> None:
 )
 def test_a_nak_that_comes_again_and_a_ghost_ack_grant_no_credits(psn: int, aeth: AETH) -> None:
     stage = limited(1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=psn), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=psn), by=stage.server)
     for _ in range(4):
         stage.client.send(b"hello")
     assert len(stage.client.nic.transmit(0)) == 1
@@ -187,13 +187,13 @@ def test_a_nak_that_comes_again_and_a_ghost_ack_grant_no_credits(psn: int, aeth:
 def test_a_peer_that_counts_none_holds_nothing_back() -> None:
     stage = limited(1)
     aeth = AETH(ack=Ack.ACK, value=NO_CREDITS, msn=1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=100), by=stage.server)
     for _ in range(8):
         stage.client.send(b"hello")
     assert len(stage.client.nic.transmit(0)) == 8
 
 
-def credits_told(stage: Stage) -> list[int]:
+def advertised_credits(stage: Stage) -> list[int]:
     return [CREDITS[aeth.value] for aeth in stage.aeths(stage.server) if aeth.ack == Ack.ACK]
 
 
@@ -204,7 +204,7 @@ def test_acks_have_credits_for_the_receives_that_are_left(receives: int, told: i
         stage.server.receive()
     stage.client.write(b"x", to=stage.server.region)
     stage.drive()
-    assert credits_told(stage) == [told]
+    assert advertised_credits(stage) == [told]
 
 
 def test_new_receives_are_advertised_in_unsolicited_acks() -> None:
@@ -214,7 +214,7 @@ def test_new_receives_are_advertised_in_unsolicited_acks() -> None:
     stage.server.receive(8)
     stage.server.receive(8)
     stage.drive()
-    assert credits_told(stage) == [0, 2]
+    assert advertised_credits(stage) == [0, 2]
     assert stage.client.qp.credit_limit == 3
     assert stage.psns(stage.server) == [100, 100]
 

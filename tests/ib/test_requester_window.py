@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize("profile", [IBTA, RXE], ids=["ibta", "rxe"])
 
 
 def burst(stage: Stage) -> list[bytes]:
-    """All that the client sends before it hears anything."""
+    """All that the client sends before it receives anything."""
     frames: list[bytes] = []
     while more := stage.client.nic.transmit(0):
         frames += more

@@ -182,7 +182,7 @@ def test_offences_of_reliable_connections(name: str) -> None:
     server.receive(8)
     steps = requests(server.region)
     for index, (opcode, headers, payload) in enumerate(steps):
-        stage.ask(opcode, *headers, payload=payload, psn=100 + index)
+        stage.request(opcode, *headers, payload=payload, psn=100 + index)
     stage.drive()
     assert nak_of(stage) == (nak, 100 + len(steps) - 1)
     assert server.qp.state is QPState.ERR
@@ -202,7 +202,7 @@ def test_offences_of_reliable_connections(name: str) -> None:
 def test_the_event_has_the_request_and_its_fault(name: str, fault: Fault) -> None:
     stage = Stage(Pair(attributes=PATIENT))
     for opcode, headers, payload in OFFENCES[name].requests(stage.server.region):
-        stage.ask(opcode, *headers, payload=payload, psn=100)
+        stage.request(opcode, *headers, payload=payload, psn=100)
     (told,) = events(stage.server)
     assert isinstance(told, InvalidRequest)
     assert (told.psn, told.fault) == (100, fault)
@@ -221,7 +221,7 @@ def test_the_event_has_the_access_that_the_key_did_not_allow(name: str, said: st
     stage = Stage(Pair(attributes=PATIENT))
     there = stage.server.region
     for opcode, headers, payload in OFFENCES[name].requests(there):
-        stage.ask(opcode, *headers, payload=payload, psn=100)
+        stage.request(opcode, *headers, payload=payload, psn=100)
     (told,) = events(stage.server)
     assert isinstance(told, AccessViolation)
     assert told.psn == 100
@@ -247,7 +247,7 @@ def test_each_nak_ends_the_work_it_names_and_flushes_what_is_behind(
     waiting = stage.client.receive(5)
     stage.client.nic.transmit(0)
     aeth = AETH(ack=Ack.NAK, value=nak, msn=1)
-    stage.tell(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=101), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_ACKNOWLEDGE, aeth, psn=101), by=stage.server)
     assert outcomes(stage.client) == [
         (1, WCStatus.SUCCESS),
         (2, status),
@@ -260,7 +260,7 @@ def test_each_nak_ends_the_work_it_names_and_flushes_what_is_behind(
 def test_more_reads_than_agreed_upon_are_refused() -> None:
     stage = Stage(Pair(attributes=PATIENT._replace(max_dest_rd_atomic=2)))
     for psn in (100, 101, 102):
-        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
+        stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
     stage.drive()
     assert nak_of(stage) == (Nak.INVALID_REQUEST, 102)
     assert stage.server.qp.state is QPState.ERR
@@ -273,7 +273,7 @@ def test_soft_roce_answers_more_reads_than_agreed_upon_unless_none_were(
     there = PATIENT._replace(max_dest_rd_atomic=agreed)
     stage = Stage(Pair(attributes=there, profile=RXE))
     for psn in (*range(100, 105), 100):
-        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
+        stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
     stage.drive()
     assert stage.opcodes(stage.server).count(Opcode.RC_RDMA_READ_RESPONSE_ONLY) == answered
     assert (stage.server.qp.state is QPState.ERR) is (not agreed)
@@ -283,7 +283,7 @@ def test_soft_roce_answers_more_reads_than_agreed_upon_unless_none_were(
 def test_so_many_reads_are_not_answered_by_anyone(profile: Profile) -> None:
     stage = Stage(Pair(attributes=PATIENT, profile=profile))
     for psn in range(100, 2000):
-        stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
+        stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 8), psn=psn)
     assert len(stage.server.qp.inbound.pending) <= 4 + 512 + 1
     assert stage.server.qp.state is QPState.ERR
 
@@ -328,8 +328,8 @@ def test_a_refused_message_ends_the_receive_it_took() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.receive(4 * MTU)
     stage.server.receive()
-    stage.ask(Opcode.RC_SEND_FIRST, payload=FULL, psn=100)
-    stage.ask(Opcode.RC_SEND_LAST, payload=b"", psn=101)
+    stage.request(Opcode.RC_SEND_FIRST, payload=FULL, psn=100)
+    stage.request(Opcode.RC_SEND_LAST, payload=b"", psn=101)
     stage.drive()
     assert outcomes(stage.server) == [(1, WCStatus.REM_INV_REQ_ERR), (2, WCStatus.WR_FLUSH_ERR)]
     assert events(stage.server) == []
@@ -350,7 +350,7 @@ def test_the_msn_of_a_nak_counts_the_messages_that_were_executed() -> None:
 def test_an_immediate_comes_with_its_completion() -> None:
     stage = Stage()
     stage.server.receive(4)
-    stage.ask(Opcode.RC_SEND_ONLY_WITH_IMMEDIATE, ImmDt(0xDEADBEEF), payload=b"1234", psn=100)
+    stage.request(Opcode.RC_SEND_ONLY_WITH_IMMEDIATE, ImmDt(0xDEADBEEF), payload=b"1234", psn=100)
     done = only(stage.server)
     assert (done.imm_data, done.wc_flags, done.byte_len) == (0xDEADBEEF, 2, 4)
     assert done.src_qp == stage.client.qp.qp_num
@@ -369,7 +369,7 @@ def test_a_queue_pair_in_rtr_answers_but_does_not_send() -> None:
 def test_a_gap_is_answered_with_one_nak_however_much_comes_behind_it(profile: Profile) -> None:
     stage = Stage(Pair(attributes=PATIENT, profile=profile))
     for psn in (101, 102, 103):
-        stage.ask(Opcode.RC_SEND_ONLY, payload=b"late", psn=psn)
+        stage.request(Opcode.RC_SEND_ONLY, payload=b"late", psn=psn)
         stage.drive()
     assert nak_of(stage) == (Nak.PSN_SEQUENCE_ERROR, 100)
 
@@ -381,7 +381,7 @@ def test_what_comes_behind_a_packet_that_is_to_wait(profile: Profile, naks: list
     """Linux answers it with a NAK of its own, once; the standard with nothing."""
     stage = Stage(Pair(attributes=PATIENT, profile=profile))
     for psn in (100, 101, 102):
-        stage.ask(Opcode.RC_SEND_ONLY, payload=b"hello", psn=psn)
+        stage.request(Opcode.RC_SEND_ONLY, payload=b"hello", psn=psn)
         stage.drive()
     assert [aeth.ack for aeth in stage.aeths(stage.server)] == naks
 
@@ -390,8 +390,8 @@ def test_an_ack_that_is_due_goes_before_that_of_a_key_that_is_not_to_be_taken_ba
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.receive(8)
     write = key_of(stage.server.region, 4)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"1234", psn=100, ackreq=1)
-    stage.ask(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(0xBAD), payload=b"1234", psn=101)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"1234", psn=100, ackreq=1)
+    stage.request(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(0xBAD), payload=b"1234", psn=101)
     stage.drive()
     assert stage.psns(stage.server) == [100, 101]
     assert {aeth.ack for aeth in stage.aeths(stage.server)} == {Ack.ACK}
@@ -405,7 +405,9 @@ def test_a_message_of_just_2_31_bytes_is_refused_by_its_key_alone(
     opcode: Opcode, payload: bytes, length: int
 ) -> None:
     stage = Stage(Pair(attributes=PATIENT))
-    stage.ask(opcode, RETH(stage.server.region.address, 0xBAD, length), payload=payload, psn=100)
+    stage.request(
+        opcode, RETH(stage.server.region.address, 0xBAD, length), payload=payload, psn=100
+    )
     stage.drive()
     fits = length == LONGEST_MESSAGE
     assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR if fits else Nak.INVALID_REQUEST, 100)

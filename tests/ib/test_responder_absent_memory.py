@@ -74,9 +74,9 @@ def test_so_it_does_where_nothing_is_answered(kind: QPType) -> None:
 def test_an_unreliable_write_there_is_dropped() -> None:
     stage = Stage(Pair(kind=QPType.UC))
     stage.client.write(b"hello", to=absent(stage.server))
-    stage.client.write(b"heard", to=stage.server.region)
+    stage.client.write(b"hello", to=stage.server.region)
     stage.drive()
-    assert stage.server.region.read(5) == b"heard"
+    assert stage.server.region.read(5) == b"hello"
     assert sum(stage.server.nic.drops.values()) == 1
 
 
@@ -137,7 +137,7 @@ def test_a_flush_of_a_whole_region_needs_no_range_within_it() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     feth = FETH(sel=Selectivity.MEMORY_REGION, plt=Placement.GLOBAL_VISIBILITY)
     there = key_of(stage.server.region, 0).replace(va=1)
-    stage.ask(Opcode.RC_FLUSH, feth, there, psn=100)
+    stage.request(Opcode.RC_FLUSH, feth, there, psn=100)
     stage.drive()
     assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY]
     assert stage.server.qp.state is QPState.RTS
@@ -145,7 +145,7 @@ def test_a_flush_of_a_whole_region_needs_no_range_within_it() -> None:
 
 def flushed(stage: Stage, selectivity: Selectivity, there: RETH) -> None:
     feth = FETH(sel=selectivity, plt=Placement.GLOBAL_VISIBILITY)
-    stage.ask(Opcode.RC_FLUSH, feth, there, psn=100)
+    stage.request(Opcode.RC_FLUSH, feth, there, psn=100)
     stage.drive()
 
 

@@ -32,13 +32,13 @@ def number(stage: Stage) -> int:
 
 def read(stage: Stage, length: int, psn: int, offset: int = 0) -> None:
     there = stage.server.region
-    stage.ask(READ, RETH(there.address + offset, there.rkey, length), psn=psn)
+    stage.request(READ, RETH(there.address + offset, there.rkey, length), psn=psn)
     stage.drive()
 
 
 def add(stage: Stage, value: int, psn: int) -> None:
     there = stage.server.region
-    stage.ask(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, value, 0), psn=psn)
+    stage.request(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, value, 0), psn=psn)
     stage.drive()
 
 
@@ -60,7 +60,7 @@ def test_a_send_that_comes_again_is_acknowledged_again_and_takes_no_receive() ->
     stage.server.receive(5)
     stage.server.receive(5)
     for _ in range(3):
-        stage.ask(Opcode.RC_SEND_ONLY, payload=b"hello", psn=100, ackreq=1)
+        stage.request(Opcode.RC_SEND_ONLY, payload=b"hello", psn=100, ackreq=1)
         stage.drive()
     assert [(aeth.ack, aeth.msn) for aeth in stage.aeths(stage.server)] == [(Ack.ACK, 1)] * 3
     assert only(stage.server).wr_id == 1
@@ -70,9 +70,9 @@ def test_a_send_that_comes_again_is_acknowledged_again_and_takes_no_receive() ->
 def test_a_write_that_comes_again_changes_nothing() -> None:
     stage = stage_of()
     write = (key_of(stage.server.region, 5),)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"first", psn=100, ackreq=1)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"other", psn=101, ackreq=1)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"first", psn=100)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"first", psn=100, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"other", psn=101, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"first", psn=100)
     stage.drive()
     assert stage.server.region.read(5) == b"other"
     assert stage.psns(stage.server) == [101]  # one ACK tells of all
@@ -81,8 +81,8 @@ def test_a_write_that_comes_again_changes_nothing() -> None:
 def test_the_ack_of_a_duplicate_acknowledges_all_that_was_executed() -> None:
     stage = stage_of()
     for psn in (100, 101, 102):
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
     stage.drive()
     assert stage.psns(stage.server) == [102]
     assert [aeth.msn for aeth in stage.aeths(stage.server)] == [3]
@@ -172,7 +172,7 @@ def test_an_atomic_that_comes_again_as_another_operation_is_dropped() -> None:
     add(stage, 1, psn=100)
     read(stage, 8, psn=100)
     there = stage.server.region
-    stage.ask(Opcode.RC_CMP_SWAP, AtomicETH(there.address, there.rkey, 9, 1), psn=100)
+    stage.request(Opcode.RC_CMP_SWAP, AtomicETH(there.address, there.rkey, 9, 1), psn=100)
     stage.drive()
     assert originals(stage) == [0]
     assert stage.server.nic.drops[Drop.FORGOTTEN] == 2
@@ -182,7 +182,7 @@ def test_an_atomic_that_comes_again_as_another_operation_is_dropped() -> None:
 def test_an_atomic_write_that_comes_again_writes_nothing() -> None:
     stage = stage_of()
     for data in (b"original", b"repeated"):
-        stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=data, psn=100)
+        stage.request(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=data, psn=100)
         stage.drive()
     assert stage.server.region.read(8) == b"original"
     assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY] * 2
@@ -191,7 +191,7 @@ def test_an_atomic_write_that_comes_again_writes_nothing() -> None:
 def test_an_answer_that_waits_already_is_not_owed_twice() -> None:
     stage = stage_of()
     for _ in range(3):
-        stage.ask(READ, key_of(stage.server.region, 8), psn=100)
+        stage.request(READ, key_of(stage.server.region, 8), psn=100)
     stage.drive()
     assert stage.psns(stage.server) == [100]
 
@@ -201,7 +201,7 @@ def test_what_is_answered_again_does_not_count_against_what_is_new() -> None:
     read(stage, 4000, psn=100)
     there = key_of(stage.server.region, 4000)
     for psn in (100, 104):
-        stage.ask(READ, there, psn=psn)
+        stage.request(READ, there, psn=psn)
     stage.drive()
     assert stage.psns(stage.server) == [*range(100, 104), *range(100, 108)]
     assert stage.server.qp.state is QPState.RTS
@@ -212,7 +212,7 @@ def test_an_atomic_answered_again_does_not_count_against_one_that_is_new() -> No
     add(stage, 1, psn=100)
     there = stage.server.region
     for psn in (100, 100, 101):
-        stage.ask(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, 1, 0), psn=psn)
+        stage.request(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, 1, 0), psn=psn)
     stage.drive()
     assert originals(stage) == [0, 0, 1]
     assert number(stage) == 2
@@ -235,9 +235,9 @@ def test_one_lost_response_costs_no_timeout_while_answers_are_under_way(
 
 
 def begun(stage: Stage, sent: int, *psns: int, length: int = 4000) -> None:
-    """Ask for READs, and have so many responses sent; nobody hears them."""
+    """Ask for READs, and have so many responses sent; nobody receives them."""
     for psn in psns:
-        stage.ask(READ, key_of(stage.server.region, length), psn=psn)
+        stage.request(READ, key_of(stage.server.region, length), psn=psn)
     stage.server.nic.transmit(stage.now, sent)
 
 
@@ -245,7 +245,7 @@ def test_a_read_whose_answer_is_under_way_begins_again_where_it_is_asked_to() ->
     stage = stage_of(resources=1)
     begun(stage, 3, 100)
     there = stage.server.region
-    stage.ask(READ, RETH(there.address + MTU, there.rkey, 4000 - MTU), psn=101)
+    stage.request(READ, RETH(there.address + MTU, there.rkey, 4000 - MTU), psn=101)
     stage.drive()
     assert stage.psns(stage.server) == [101, 102, 103]
 
@@ -253,7 +253,7 @@ def test_a_read_whose_answer_is_under_way_begins_again_where_it_is_asked_to() ->
 def test_answers_behind_one_that_is_given_again_begin_anew() -> None:
     stage = stage_of()
     begun(stage, 6, 100, 104)
-    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.request(READ, key_of(stage.server.region, 4000), psn=100)
     stage.drive()
     assert stage.psns(stage.server) == [*range(100, 108)]
     assert stage.opcodes(stage.server)[::4] == [Opcode.RC_RDMA_READ_RESPONSE_FIRST] * 2
@@ -263,7 +263,7 @@ def test_a_repeated_response_counts_as_a_resource_until_it_was_sent_completely()
     stage = stage_of(resources=1)
     begun(stage, 2, 100)
     for psn in (100, 104):
-        stage.ask(READ, key_of(stage.server.region, 4000), psn=psn)
+        stage.request(READ, key_of(stage.server.region, 4000), psn=psn)
     assert stage.server.qp.state is QPState.ERR
 
 
@@ -275,25 +275,25 @@ def test_repeated_requests_fill_no_memory(resources: int) -> None:
         stage.server.nic.transmit(stage.now)
         for _ in range(20):
             for psn in (*range(max(first - resources, 100), first), *psns):
-                stage.ask(READ, key_of(stage.server.region, 8), psn=psn)
+                stage.request(READ, key_of(stage.server.region, 8), psn=psn)
         assert len(stage.server.qp.inbound.pending) <= 2 * resources
         assert stage.server.qp.inbound.reads <= 2 * resources
 
 
 def test_refusals_and_repeated_requests_fill_no_memory() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
     for _ in range(99):
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
-        stage.ask(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100)
+        stage.request(Opcode.RC_SEND_ONLY, payload=b"nobody waits for it", psn=101)
     assert len(stage.server.qp.inbound.pending) <= MAX_ACKNOWLEDGES + 1
 
 
 def test_gaps_one_after_another_fill_no_memory() -> None:
     stage = stage_of()
     for psn in range(100, 200):
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn + 1)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=1)
     assert len(stage.server.qp.inbound.pending) <= MAX_ACKNOWLEDGES + 1
     stage.drive()
     assert stage.psns(stage.server)[-1] == 199
@@ -305,7 +305,7 @@ def test_revoked_memory_ends_a_repeated_response_and_nothing_else() -> None:
     stage.sent.clear()
     begun(stage, 2, 100)
     stage.server.nic.memory.dereg_mr(stage.server.region.region)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=104, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=104, ackreq=1)
     stage.drive()
     assert stage.opcodes(stage.server) == [Opcode.RC_ACKNOWLEDGE]
     assert stage.server.nic.drops[Drop.FORGOTTEN] == 1
@@ -317,8 +317,8 @@ def test_a_read_that_comes_again_does_not_show_what_was_written_behind_it() -> N
     stage.server.region.write(bytes(4000))
     begun(stage, 1, 100)
     write = (key_of(stage.server.region, 4),)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"next", psn=104, ackreq=1)
-    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, *write, payload=b"next", psn=104, ackreq=1)
+    stage.request(READ, key_of(stage.server.region, 4000), psn=100)
     stage.drive()
     assert b"".join(data for _, data in payloads(stage)) == bytes(4000)
     assert stage.psns(stage.server) == [*range(100, 105)]
@@ -327,10 +327,10 @@ def test_a_read_that_comes_again_does_not_show_what_was_written_behind_it() -> N
 
 def test_what_is_half_a_circle_behind_is_ahead() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=(100 - MODULUS // 2 + 1) % MODULUS)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=(100 - MODULUS // 2 + 1) % MODULUS)
     stage.drive()
     assert stage.aeths(stage.server)[0].ack == Ack.ACK
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=(100 + MODULUS // 2 - 1) % MODULUS)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=(100 + MODULUS // 2 - 1) % MODULUS)
     stage.drive()
     assert stage.aeths(stage.server)[1].ack == Ack.NAK
 
@@ -350,7 +350,7 @@ def test_requests_that_the_link_repeats_are_done_once() -> None:
 
 
 def write(stage: Stage, psn: int, ackreq: int = 0) -> None:
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=ackreq)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn, ackreq=ackreq)
 
 
 def acks(stage: Stage) -> list[int]:
@@ -371,7 +371,7 @@ def _add(stage: Stage, psn: int) -> None:
 
 
 def _atomic_write(stage: Stage, psn: int) -> None:
-    stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=bytes(8), psn=psn)
+    stage.request(Opcode.RC_ATOMIC_WRITE, key_of(stage.server.region, 8), payload=bytes(8), psn=psn)
     stage.drive()
 
 
@@ -496,7 +496,7 @@ def test_a_read_repeated_with_another_key_is_dropped() -> None:
     stage.sent.clear()
     other = stage.server.buffer(8)
     there = stage.server.region
-    stage.ask(READ, RETH(there.address, other.rkey, 8), psn=100)
+    stage.request(READ, RETH(there.address, other.rkey, 8), psn=100)
     stage.drive()
     assert stage.sent == []
 
@@ -508,7 +508,7 @@ def test_an_atomic_repeated_with_other_operands_is_dropped(field: str) -> None:
     first = AtomicETH(there.address, there.rkey, 5, 0)
     other = first.replace(**{field: getattr(first, field) + 8})
     for header in (first, other, first):
-        stage.ask(Opcode.RC_FETCH_ADD, header, psn=100)
+        stage.request(Opcode.RC_FETCH_ADD, header, psn=100)
         stage.drive()
     assert originals(stage) == [0, 0]
     assert stage.server.nic.drops[Drop.FORGOTTEN] == 1

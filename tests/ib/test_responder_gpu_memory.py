@@ -120,7 +120,7 @@ def test_a_completion_overtakes_its_data() -> None:
 def test_memory_revoked_while_a_read_is_answered() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     device = Device(stage.server)
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(device.there, 4000), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(device.there, 4000), psn=100)
     assert len(stage.server.nic.transmit(0, 2)) == 2
     device.gpu.free(device.address)
     stage.drive()
@@ -200,7 +200,7 @@ def test_memory_of_the_reader_revoked() -> None:
     stage.client.post(wr, stage.client.region)
     stage.client.nic.transmit(0)
     device.gpu.free(device.address)
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 4000), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 4000), psn=100)
     stage.drive()
     assert statuses(stage.client) == [WCStatus.LOC_PROT_ERR]
 

@@ -167,7 +167,7 @@ def test_where_nothing_is_answered_the_message_is_lost(kind: QPType) -> None:
     assert stage.server.nic.drops[Drop.PAGE_FAULT] == 1
     assert stage.server.qp.state is QPState.RTS
     stage.drive(stage.now + LATENCY)
-    stage.client.send(b"heard")
+    stage.client.send(b"hello")
     stage.drive()
     (done,) = stage.server.poll()
     assert (done.wr_id, done.status) == (7, WCStatus.SUCCESS)

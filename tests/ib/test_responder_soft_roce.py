@@ -30,13 +30,13 @@ def stage_of(profile: Profile, *bugs: Bug) -> Stage:
 
 def read(stage: Stage, length: int, psn: int, offset: int = 0) -> None:
     there = stage.server.region
-    stage.ask(READ, RETH(there.address + offset, there.rkey, length), psn=psn)
+    stage.request(READ, RETH(there.address + offset, there.rkey, length), psn=psn)
     stage.drive()
 
 
 def atomic(stage: Stage, opcode: Opcode, psn: int) -> None:
     there = stage.server.region
-    stage.ask(opcode, AtomicETH(there.address, there.rkey, 7, 0), psn=psn)
+    stage.request(opcode, AtomicETH(there.address, there.rkey, 7, 0), psn=psn)
     stage.drive()
 
 
@@ -64,7 +64,9 @@ def test_more_than_the_longest_message(
     profile: Profile, nak: Nak, opcode: Opcode, payload: bytes
 ) -> None:
     stage = stage_of(profile)
-    stage.ask(opcode, key_of(stage.server.region, LONGEST_MESSAGE + 1), payload=payload, psn=100)
+    stage.request(
+        opcode, key_of(stage.server.region, LONGEST_MESSAGE + 1), payload=payload, psn=100
+    )
     stage.drive()
     assert nak_of(stage) == (nak, 100)
 
@@ -72,8 +74,8 @@ def test_more_than_the_longest_message(
 def test_linux_6_1_does_not_know_placement() -> None:
     stage = stage_of(RXE_6_1)
     there = key_of(stage.server.region, 8)
-    stage.ask(Opcode.RC_ATOMIC_WRITE, there, payload=bytes(8), psn=100)
-    stage.ask(Opcode.RC_FLUSH, FETH(plt=1), there, psn=100)
+    stage.request(Opcode.RC_ATOMIC_WRITE, there, payload=bytes(8), psn=100)
+    stage.request(Opcode.RC_FLUSH, FETH(plt=1), there, psn=100)
     stage.drive()
     assert stage.sent == []
     assert stage.server.nic.drops == {Drop.MALFORMED: 2}
@@ -130,7 +132,7 @@ def test_a_read_again_that_grows_takes_the_psn_of_the_next_request(
     read(stage, 2 * MTU, psn=101)
     assert stage.psns(stage.server) == ([101, 102] if grows else [])
     write = key_of(stage.server.region, 4)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"next", psn=102, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"next", psn=102, ackreq=1)
     stage.drive()
     assert stage.server.region.read(4) == (bytes(4) if grows else b"next")
 
@@ -183,7 +185,7 @@ OK = AETH(ack=Ack.ACK, value=NO_CREDITS)
 
 def respond(stage: Stage, opcode: Opcode, *more: Header, psn: int, payload: bytes = b"") -> None:
     """Hand the client a forged response."""
-    stage.tell(Packet.make(opcode, *more, payload=payload, psn=psn), by=stage.server)
+    stage.deliver(Packet.make(opcode, *more, payload=payload, psn=psn), by=stage.server)
 
 
 def reading(length: int, *bugs: Bug) -> tuple[Stage, Registered]:
@@ -271,10 +273,10 @@ def test_the_psn_of_the_last_ack_outlives_a_reset(
     stage = stage_of(RXE_6_12, *bugs)
     write = key_of(stage.server.region, 4)
     for psn in (99, 100):
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=psn, ackreq=1)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=psn, ackreq=1)
         stage.drive()
     climb(stage.server, QPState.RTS, PATIENT)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=99, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, write, payload=b"once", psn=99, ackreq=1)
     stage.drive()
     assert stage.psns(stage.server) == [first, 100, later]
 
@@ -293,7 +295,7 @@ def test_receives_posted_in_err_are_flushed(
     flushed = [(1, WCStatus.WR_FLUSH_ERR)]
     found = outcomes(stage.server)
     assert found == flushed[:posted]
-    stage.ask(Opcode.RC_SEND_ONLY, payload=b"late", psn=100)
+    stage.request(Opcode.RC_SEND_ONLY, payload=b"late", psn=100)
     assert found + outcomes(stage.server) == flushed[:after_packet]
 
 
@@ -307,6 +309,6 @@ def test_the_length_of_a_write_is_checked_where_that_of_a_send_is_not(
     ):
         stage = stage_of(profile)
         stage.server.receive(3 * MTU)
-        stage.ask(opcode, *headers(stage.server.region), payload=bytes(MTU - 4), psn=100)
+        stage.request(opcode, *headers(stage.server.region), payload=bytes(MTU - 4), psn=100)
         stage.drive()
         assert (stage.server.qp.state is QPState.ERR) is refused

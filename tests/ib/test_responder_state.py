@@ -37,7 +37,7 @@ def values(context: ResponderContext) -> dict[str, object]:
 
 def piece(stage: Stage, length: int = MTU) -> Piece:
     """Memory of the server that a READ reads."""
-    stage.ask(READ, key_of(stage.server.region, length), psn=stage.server.qp.inbound.epsn)
+    stage.request(READ, key_of(stage.server.region, length), psn=stage.server.qp.inbound.epsn)
     pending = stage.server.qp.inbound.pending[-1]
     assert isinstance(pending, ReadResponse)
     return pending.target
@@ -159,8 +159,8 @@ def test_a_nak_after_a_read_is_not_sent_if_the_read_breaks_off() -> None:
     """The NAK of the READ has a PSN before it, and the peer needs only the first."""
     stage = Stage(Pair(attributes=PATIENT))
     region = stage.server.region
-    stage.ask(READ, key_of(region, 4 * MTU), psn=100)
-    stage.ask(WRITE, RETH(region.address, region.rkey ^ 1, 4), payload=b"1234", psn=104)
+    stage.request(READ, key_of(region, 4 * MTU), psn=100)
+    stage.request(WRITE, RETH(region.address, region.rkey ^ 1, 4), payload=b"1234", psn=104)
     stage.server.nic.memory.dereg_mr(region.region)
     stage.drive()
     assert nak_of(stage) == (Nak.REMOTE_ACCESS_ERROR, 100)
@@ -170,13 +170,13 @@ def test_a_nak_after_a_read_is_not_sent_if_the_read_breaks_off() -> None:
 def test_a_duplicate_of_the_last_packet_of_a_read_may_request_its_bytes_alone() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     region = stage.server.region
-    stage.ask(READ, key_of(region, 3 * MTU + 10), psn=100)
+    stage.request(READ, key_of(region, 3 * MTU + 10), psn=100)
     stage.drive()
     before = len(stage.by(stage.server))
     address = region.address + 3 * MTU
-    stage.ask(READ, RETH(address, region.rkey, 11), psn=103)
+    stage.request(READ, RETH(address, region.rkey, 11), psn=103)
     stage.drive()
     assert len(stage.by(stage.server)) == before
-    stage.ask(READ, RETH(address, region.rkey, 10), psn=103)
+    stage.request(READ, RETH(address, region.rkey, 10), psn=103)
     stage.drive()
     assert stage.psns(stage.server)[before:] == [103]

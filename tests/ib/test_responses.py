@@ -26,7 +26,7 @@ def test_responses_to_a_read(mtu: MTU, packets: int, short: int) -> None:
     stage = stage_of(mtu)
     size = 128 << mtu
     length = packets * size - short
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, length), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, length), psn=100)
     stage.drive()
     expected = [f"RC_RDMA_READ_RESPONSE_{name}" for name in NAMES[packets]]
     assert [opcode.name for opcode in stage.opcodes(stage.server)] == expected
@@ -40,7 +40,7 @@ def test_responses_to_a_read(mtu: MTU, packets: int, short: int) -> None:
 
 def test_a_read_of_no_bytes_has_one_empty_response() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, RETH(1, 0xBAD, 0), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, RETH(1, 0xBAD, 0), psn=100)
     stage.drive()
     assert stage.opcodes(stage.server) == [Opcode.RC_RDMA_READ_RESPONSE_ONLY]
     assert stage.sent[0].packet.payload == b""
@@ -50,11 +50,11 @@ def test_answers_keep_their_order_and_count_messages() -> None:
     stage = stage_of()
     there = stage.server.region
     atomic = AtomicETH(there.address, there.rkey, 1, 0)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
-    stage.ask(Opcode.RC_FETCH_ADD, atomic, psn=101)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=102, ackreq=1)
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(there, 8), psn=103)
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=104, ackreq=1)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
+    stage.request(Opcode.RC_FETCH_ADD, atomic, psn=101)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=102, ackreq=1)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(there, 8), psn=103)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=104, ackreq=1)
     stage.drive()
     assert stage.psns(stage.server) == [100, 101, 102, 103, 104]
     assert [aeth.ack for aeth in stage.aeths(stage.server)] == [Ack.ACK] * 5
@@ -66,16 +66,16 @@ def test_answers_keep_their_order_and_count_messages() -> None:
 def test_what_asks_for_no_ack_gets_none_alone() -> None:
     stage = stage_of()
     for psn in (100, 101):
-        stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn)
+        stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=psn)
     stage.drive()
     assert stage.sent == []
 
 
 def test_a_nak_follows_the_responses_that_were_due_before() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 2000), psn=101)
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, RETH(0, 0xBAD, 8), psn=103)
+    stage.request(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100, ackreq=1)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 2000), psn=101)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, RETH(0, 0xBAD, 8), psn=103)
     stage.drive()
     assert stage.psns(stage.server) == [100, 101, 102, 103]
     assert stage.server.qp.state is QPState.ERR
@@ -84,6 +84,6 @@ def test_a_nak_follows_the_responses_that_were_due_before() -> None:
 
 def test_a_burst_may_end_within_an_answer() -> None:
     stage = stage_of()
-    stage.ask(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 5000), psn=100)
+    stage.request(Opcode.RC_RDMA_READ_REQUEST, key_of(stage.server.region, 5000), psn=100)
     nic = stage.server.nic
     assert [len(nic.transmit(0, most)) for most in (2, 2, 2, 2)] == [2, 2, 1, 0]

@@ -25,7 +25,7 @@ def reading() -> Stage:
     """A server with a READ of four packets to answer, which was asked for no frame yet."""
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.region.write(BEFORE)
-    stage.ask(READ, key_of(stage.server.region, 4000), psn=100)
+    stage.request(READ, key_of(stage.server.region, 4000), psn=100)
     return stage
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_sent_again_where_nothing_is_lost(mtu: MTU) -> None:
 
 def test_a_write_behind_a_read_is_executed_at_once_and_does_not_show_in_it() -> None:
     stage = reading()
-    stage.ask(WRITE, key_of(stage.server.region, 5), payload=b"after", psn=104, ackreq=1)
+    stage.request(WRITE, key_of(stage.server.region, 5), payload=b"after", psn=104, ackreq=1)
     assert stage.server.region.read(5) == b"after"
     stage.drive()
     assert answered(stage) == BEFORE
@@ -64,7 +64,7 @@ def test_a_write_across_responses_shows_in_none_of_them(offset: int) -> None:
     stage = reading()
     there = stage.server.region
     reth = RETH(there.address + offset, there.rkey, 1000)
-    stage.ask(WRITE, reth, payload=b"w" * 1000, psn=104)
+    stage.request(WRITE, reth, payload=b"w" * 1000, psn=104)
     stage.drive()
     assert answered(stage) == BEFORE
     assert there.read(1000, offset) == b"w" * 1000
@@ -75,7 +75,7 @@ def test_a_write_beside_a_read_has_nothing_kept() -> None:
     there = stage.server.region
     for start in (there.address + 4000, there.address + 5000):
         psn = stage.server.qp.inbound.epsn
-        stage.ask(WRITE, RETH(start, there.rkey, 5), payload=b"after", psn=psn)
+        stage.request(WRITE, RETH(start, there.rkey, 5), payload=b"after", psn=psn)
     assert kept(stage) == 0
 
 
@@ -91,10 +91,10 @@ def test_what_was_sent_may_be_asked_for_again_and_is_kept_too() -> None:
     sent = stage.server.nic.transmit(0, 2)
     for psn in range(104, 108):
         reth = RETH(there.address + (psn - 104) * 1000, there.rkey, 1000)
-        stage.ask(WRITE, reth, payload=b"w" * 1000, psn=psn)
+        stage.request(WRITE, reth, payload=b"w" * 1000, psn=psn)
     assert kept(stage) == 4
     assert len(sent) == 2
-    stage.ask(READ, key_of(there, 4000), psn=100)
+    stage.request(READ, key_of(there, 4000), psn=100)
     stage.drive()
     assert answered(stage) == BEFORE
     assert there.read(4000) == b"w" * 4000
@@ -103,9 +103,9 @@ def test_what_was_sent_may_be_asked_for_again_and_is_kept_too() -> None:
 def test_a_read_repeated_while_it_is_answered_keeps_what_it_kept() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, key_of(there, 1000), payload=b"w" * 1000, psn=104)
+    stage.request(WRITE, key_of(there, 1000), payload=b"w" * 1000, psn=104)
     stage.server.nic.transmit(0, 2)
-    stage.ask(READ, key_of(there, 4000), psn=100)
+    stage.request(READ, key_of(there, 4000), psn=100)
     stage.drive()
     assert answered(stage) == BEFORE
 
@@ -113,9 +113,9 @@ def test_a_read_repeated_while_it_is_answered_keeps_what_it_kept() -> None:
 def test_a_repeated_read_from_the_middle_keeps_what_it_kept() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, RETH(there.address + 2000, there.rkey, 1000), payload=b"w" * 1000, psn=104)
+    stage.request(WRITE, RETH(there.address + 2000, there.rkey, 1000), payload=b"w" * 1000, psn=104)
     stage.server.nic.transmit(0, 1)
-    stage.ask(READ, RETH(there.address + 1024, there.rkey, 2976), psn=101)
+    stage.request(READ, RETH(there.address + 1024, there.rkey, 2976), psn=101)
     stage.drive()
     assert answered(stage) == BEFORE[1024:]
 
@@ -123,9 +123,9 @@ def test_a_repeated_read_from_the_middle_keeps_what_it_kept() -> None:
 def test_a_read_repeated_after_its_answer_sees_memory_as_it_is() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, key_of(there, 5), payload=b"after", psn=104)
+    stage.request(WRITE, key_of(there, 5), payload=b"after", psn=104)
     stage.drive()
-    stage.ask(READ, key_of(there, 4000), psn=100)
+    stage.request(READ, key_of(there, 4000), psn=100)
     stage.drive()
     assert answered(stage) == BEFORE + b"after" + BEFORE[5:]
 
@@ -139,8 +139,8 @@ def test_a_write_by_another_key_of_the_same_memory_does_not_show() -> None:
     window = memory.alloc_mw(server.pd, 1)
     place = Bind(server.region.address + 2000, 1000, Access.REMOTE_WRITE)
     bind_window(memory.keys, window, server.region.region, place)
-    stage.ask(WRITE, RETH(again.iova, again.rkey, 5), payload=b"after", psn=104)
-    stage.ask(WRITE, RETH(window.iova, window.rkey, 5), payload=b"after", psn=105)
+    stage.request(WRITE, RETH(again.iova, again.rkey, 5), payload=b"after", psn=104)
+    stage.request(WRITE, RETH(window.iova, window.rkey, 5), payload=b"after", psn=105)
     assert kept(stage) == 2
     stage.drive()
     assert answered(stage) == BEFORE
@@ -149,7 +149,7 @@ def test_a_write_by_another_key_of_the_same_memory_does_not_show() -> None:
 def test_memory_of_which_nobody_can_say_where_it_is_is_kept_whole() -> None:
     stage = reading()
     device = Device(stage.server)
-    stage.ask(WRITE, key_of(device.there, 5), payload=b"after", psn=104)
+    stage.request(WRITE, key_of(device.there, 5), payload=b"after", psn=104)
     assert kept(stage) == 4
     stage.drive()
     assert answered(stage) == BEFORE
@@ -159,8 +159,8 @@ def test_a_read_of_a_gpu_keeps_what_is_written_there() -> None:
     stage = Stage(Pair(attributes=PATIENT))
     device = Device(stage.server)
     device.gpu.write(device.address, BEFORE)
-    stage.ask(READ, key_of(device.there, 4000), psn=100)
-    stage.ask(WRITE, key_of(device.there, 5), payload=b"after", psn=104)
+    stage.request(READ, key_of(device.there, 4000), psn=100)
+    stage.request(WRITE, key_of(device.there, 5), payload=b"after", psn=104)
     assert kept(stage) == 1
     stage.drive()
     assert answered(stage) == BEFORE
@@ -172,7 +172,7 @@ def test_what_was_kept_of_memory_that_is_taken_back_is_not_sent() -> None:
     region = stage.server.region
     for psn in range(104, 108):
         reth = RETH(region.address + (psn - 104) * 1000, region.rkey, 1000)
-        stage.ask(WRITE, reth, payload=b"w" * 1000, psn=psn)
+        stage.request(WRITE, reth, payload=b"w" * 1000, psn=psn)
     stage.server.nic.memory.dereg_mr(region.region)
     stage.drive()
     assert answered(stage) == b""
@@ -189,11 +189,11 @@ def test_the_peer_may_take_a_key_back_behind_its_read() -> None:
     place = Bind(start, 4000, rights, server.qp.qp_num, server.pd, window.key + 1)
     bind_window(memory.keys, window, server.region.region, place)
     server.receive()
-    stage.ask(READ, RETH(window.iova, window.rkey, 4000), psn=100)
-    stage.ask(WRITE, key_of(server.region, 5), payload=b"after", psn=104)
-    stage.ask(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(window.rkey), psn=105, ackreq=1)
+    stage.request(READ, RETH(window.iova, window.rkey, 4000), psn=100)
+    stage.request(WRITE, key_of(server.region, 5), payload=b"after", psn=104)
+    stage.request(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(window.rkey), psn=105, ackreq=1)
     assert not window.valid
-    stage.ask(WRITE, key_of(server.region, 5), payload=b"later", psn=106)
+    stage.request(WRITE, key_of(server.region, 5), payload=b"later", psn=106)
     stage.drive()
     assert answered(stage) == BEFORE
     assert statuses(server) == [WCStatus.SUCCESS]
@@ -202,7 +202,7 @@ def test_the_peer_may_take_a_key_back_behind_its_read() -> None:
 def test_an_atomic_behind_a_read_does_not_show_in_it() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, 1, 0), psn=104)
+    stage.request(Opcode.RC_FETCH_ADD, AtomicETH(there.address, there.rkey, 1, 0), psn=104)
     stage.drive()
     assert answered(stage) == BEFORE
     assert there.read(1) == b"\x01"
@@ -212,7 +212,7 @@ def test_an_atomic_behind_a_read_does_not_show_in_it() -> None:
 def test_an_atomic_write_behind_a_read_does_not_show_in_it() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(Opcode.RC_ATOMIC_WRITE, key_of(there, 8), payload=b"together", psn=104)
+    stage.request(Opcode.RC_ATOMIC_WRITE, key_of(there, 8), payload=b"together", psn=104)
     stage.drive()
     assert answered(stage) == BEFORE
     assert there.read(8) == b"together"
@@ -224,7 +224,7 @@ def test_a_send_behind_a_read_does_not_show_in_it(pieces: int) -> None:
     there = stage.server.region
     sges = (there.sge(5),) if pieces == 1 else (there.sge(2), there.sge(3, 2))
     stage.server.nic.post_recv(stage.server.qp, (RecvWR(sges),))
-    stage.ask(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
+    stage.request(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
     assert there.read(5) == b"after"
     stage.drive()
     assert answered(stage) == BEFORE
@@ -234,7 +234,7 @@ def test_a_send_into_a_receive_that_cannot_be_written_is_refused_behind_a_read()
     stage = reading()
     there = stage.server.region
     stage.server.nic.post_recv(stage.server.qp, (RecvWR((there.sge(5)._replace(lkey=1),)),))
-    stage.ask(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
+    stage.request(Opcode.RC_SEND_ONLY, payload=b"after", psn=104)
     stage.drive()
     assert answered(stage) == BEFORE
     assert nak_of(stage) == (Nak.REMOTE_OPERATIONAL_ERROR, 104)
@@ -243,9 +243,9 @@ def test_a_send_into_a_receive_that_cannot_be_written_is_refused_behind_a_read()
 def test_a_read_behind_a_write_behind_a_read_sees_what_that_wrote() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, key_of(there, 5), payload=b"after", psn=104)
-    stage.ask(READ, key_of(there, 5), psn=105)
-    stage.ask(WRITE, key_of(there, 5), payload=b"later", psn=106, ackreq=1)
+    stage.request(WRITE, key_of(there, 5), payload=b"after", psn=104)
+    stage.request(READ, key_of(there, 5), psn=105)
+    stage.request(WRITE, key_of(there, 5), payload=b"later", psn=106, ackreq=1)
     stage.drive()
     assert answered(stage) == BEFORE + b"after"
     assert there.read(5) == b"later"
@@ -261,7 +261,7 @@ def test_a_read_sees_memory_when_it_is_answered_if_nobody_wrote_by_the_wire() ->
 
 def test_what_is_kept_was_read_once() -> None:
     stage = reading()
-    stage.ask(WRITE, key_of(stage.server.region, 5), payload=b"after", psn=104)
+    stage.request(WRITE, key_of(stage.server.region, 5), payload=b"after", psn=104)
     stage.drive()
     tally = stage.server.nic.memory.counter[Path.HOST]
     assert (tally.bytes, tally.transactions) == (4000 + 5, 4 + 1)
@@ -278,10 +278,10 @@ def test_so_many_bytes_are_kept_at_most(
     monkeypatch.setattr(responses, "MAX_KEPT", 1 << 18)
     stage = Stage(Pair(attributes=PATIENT._replace(path_mtu=MTU.MTU_4096)))
     there = stage.server.buffer(size)
-    stage.ask(READ, key_of(there, size), psn=100)
+    stage.request(READ, key_of(there, size), psn=100)
     for psn, start in enumerate(range(0, size, 4096), 100 + size // 4096):
         reth = RETH(there.address + start, there.rkey, 1)
-        stage.ask(WRITE, reth, payload=b"w", psn=psn)
+        stage.request(WRITE, reth, payload=b"w", psn=psn)
     stage.drive()
     assert answered(stage).count(b"w") == (0 if whole else 1)
     assert there.read(1, size - 4096) == b"w"
@@ -297,7 +297,7 @@ def two_reads(most: int, monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage(Pair(attributes=PATIENT))
     stage.server.region.write(b"b" * 3 * KIB)
     for psn in (100, 103):
-        stage.ask(READ, key_of(stage.server.region, 3 * KIB), psn=psn)
+        stage.request(READ, key_of(stage.server.region, 3 * KIB), psn=psn)
     return stage
 
 
@@ -318,7 +318,7 @@ def test_the_first_responses_that_change_are_kept(
     there = stage.server.region
     for psn, start in enumerate(starts, 106):
         reth = RETH(there.address + start, there.rkey, KIB)
-        stage.ask(WRITE, reth, payload=b"w" * KIB, psn=psn)
+        stage.request(WRITE, reth, payload=b"w" * KIB, psn=psn)
     stage.drive()
     sent = {one.packet.bth.psn: one.packet.payload for one in stage.by(stage.server)}
     assert {psn for psn in changed if b"w" not in sent[psn]} == set(changed[:most])
@@ -339,8 +339,8 @@ def test_the_first_reads_whose_key_goes_are_kept(
     bind_window(server.nic.memory.keys, window, server.region.region, place)
     server.receive()
     for psn in (100, 103):
-        stage.ask(READ, RETH(window.iova, window.rkey, 3 * KIB), psn=psn)
-    stage.ask(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(window.rkey), psn=106)
+        stage.request(READ, RETH(window.iova, window.rkey, 3 * KIB), psn=psn)
+    stage.request(Opcode.RC_SEND_ONLY_WITH_INVALIDATE, IETH(window.rkey), psn=106)
     stage.drive()
     whole = min(most // 3, 2)
     assert answered(stage) == b"b" * 3 * KIB * whole
@@ -351,7 +351,7 @@ def test_the_first_reads_whose_key_goes_are_kept(
 def test_an_error_silences_a_read_and_keeps_what_was_executed() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, key_of(there, 5), payload=b"after", psn=104)
+    stage.request(WRITE, key_of(there, 5), payload=b"after", psn=104)
     stage.server.receive(5)
     go(stage.server, QPState.ERR)
     stage.drive()
@@ -363,8 +363,8 @@ def test_an_error_silences_a_read_and_keeps_what_was_executed() -> None:
 def test_a_request_refused_behind_a_read_is_refused_in_its_turn() -> None:
     stage = reading()
     there = stage.server.region
-    stage.ask(WRITE, RETH(there.address, 0xBAD, 5), payload=b"12345", psn=104)
-    stage.ask(WRITE, key_of(there, 5), payload=b"after", psn=105)
+    stage.request(WRITE, RETH(there.address, 0xBAD, 5), payload=b"12345", psn=104)
+    stage.request(WRITE, key_of(there, 5), payload=b"after", psn=105)
     stage.drive()
     assert answered(stage) == BEFORE
     assert stage.aeths(stage.server)[-1].ack == Ack.NAK

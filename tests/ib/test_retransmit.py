@@ -146,7 +146,7 @@ def test_a_peer_that_arms_gives_no_retries_back() -> None:
     go(client, QPState.RTS, QPAttrMask.ALT_PATH | QPAttrMask.PATH_MIG_STATE, rearm)
     client.write(b"hello", to=stage.server.region)
     stage.drive(until=2 * (4_096 << 1))
-    stage.tell(Packet.make(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100), by=stage.server)
+    stage.deliver(Packet.make(Opcode.RC_RDMA_WRITE_ONLY, RETH(0, 0, 0), psn=100), by=stage.server)
     assert client.nic.query_qp(client.qp).path_mig_state == MigrationState.ARMED
     assert client.qp.retry_state.retries == 1
 
@@ -289,7 +289,7 @@ def test_work_that_failed_here_ends_in_its_turn_though_all_went_back() -> None:
 
 
 def _ack_of_all(stage: Stage) -> bytes:
-    """What the server answers to all that the client sends now; nobody heard it yet."""
+    """What the server answers to all that the client sends now; nobody received it yet."""
     for frame in stage.client.nic.transmit(0):
         stage.server.nic.receive(frame, 0)
     (ack,) = stage.server.nic.transmit(0)

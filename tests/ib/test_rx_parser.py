@@ -244,7 +244,7 @@ def test_an_initiator_drops_requests_of_another_service() -> None:
     for kind, opcode in ((QPType.UC, WRITE), (QPType.UD, Opcode.UC_SEND_ONLY_WITH_IMMEDIATE)):
         stage = Stage(Pair(kind=kind, attributes=PATIENT))
         header = RETH(0, 0, 0) if opcode is WRITE else ImmDt(1)
-        stage.ask(opcode, header, psn=100)
+        stage.request(opcode, header, psn=100)
         assert stage.server.nic.drops == {Drop.QP_TYPE: 1}
 
 

@@ -69,9 +69,9 @@ def test_each_packet_of_a_torn_message_is_counted() -> None:
 def test_a_message_that_begins_ends_one_that_did_not() -> None:
     stage = stage_of()
     stage.server.receive(3000)
-    stage.ask(FIRST, payload=FULL, psn=100)
-    stage.ask(FIRST, payload=FULL, psn=101)
-    stage.ask(LAST, payload=b"end.", psn=102)
+    stage.request(FIRST, payload=FULL, psn=100)
+    stage.request(FIRST, payload=FULL, psn=101)
+    stage.request(LAST, payload=b"end.", psn=102)
     (done,) = stage.server.poll()
     assert done.byte_len == 1028
 
@@ -80,7 +80,7 @@ def test_a_gap_between_messages_does_not_matter() -> None:
     stage = stage_of()
     for psn in (500, 3, 4, 2**24 - 1, 0):
         stage.server.receive(4)
-        stage.ask(Opcode.UC_SEND_ONLY, payload=b"1234", psn=psn)
+        stage.request(Opcode.UC_SEND_ONLY, payload=b"1234", psn=psn)
     assert statuses(stage.server) == [WCStatus.SUCCESS] * 5
 
 
@@ -120,13 +120,13 @@ def test_a_wrong_packet_is_dropped_and_counted_and_the_next_is_received(name: st
     reason, forgery = DROPS[name]
     stage = stage_of()
     opcode, headers, payload = forgery(stage.server.region)
-    stage.ask(opcode, *headers, payload=payload, psn=100)
+    stage.request(opcode, *headers, payload=payload, psn=100)
     assert stage.server.nic.drops == {reason: 1}
     assert stage.server.region.read() == bytes(65536)
     assert stage.server.qp.state is QPState.RTS
     assert events(stage.server) == []
     ok = key_of(stage.server.region, 4)
-    stage.ask(Opcode.UC_RDMA_WRITE_ONLY, ok, payload=b"good", psn=101)
+    stage.request(Opcode.UC_RDMA_WRITE_ONLY, ok, payload=b"good", psn=101)
     assert stage.server.region.read(4) == b"good"
     stage.drive()
     assert stage.sent == []
@@ -176,8 +176,8 @@ def test_what_is_dropped_is_no_gap() -> None:
     stage = stage_of()
     there = stage.server.region
     write = Opcode.UC_RDMA_WRITE_ONLY
-    stage.ask(write, RETH(there.address, 0xBAD, 4), payload=b"lost", psn=100)
-    stage.ask(write, key_of(there, 4), payload=b"data", psn=101)
+    stage.request(write, RETH(there.address, 0xBAD, 4), payload=b"lost", psn=100)
+    stage.request(write, key_of(there, 4), payload=b"data", psn=101)
     assert stage.server.nic.drops == {Drop.ACCESS: 1}
     assert stage.server.qp.counters.out_of_sequence == 0
     assert there.read(4) == b"data"

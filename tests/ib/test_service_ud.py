@@ -59,7 +59,7 @@ def test_the_q_key_is_the_receivers() -> None:
     stage.server.receive(8)
     good = stage.server.qp.qkey
     for qkey in (good + 1, good):
-        stage.ask(Opcode.UD_SEND_ONLY, DETH(qkey=qkey, srcqp=7), payload=b"1234")
+        stage.request(Opcode.UD_SEND_ONLY, DETH(qkey=qkey, srcqp=7), payload=b"1234")
     assert stage.server.nic.drops[Drop.QKEY] == 1
     assert only(stage.server).src_qp == 7
 
@@ -120,7 +120,7 @@ def test_order_does_not_matter() -> None:
     qkey = stage.server.qp.qkey
     for psn in (5, 3, 9, 3):
         stage.server.receive(4)
-        stage.ask(Opcode.UD_SEND_ONLY, DETH(qkey=qkey, srcqp=1), payload=b"1234", psn=psn)
+        stage.request(Opcode.UD_SEND_ONLY, DETH(qkey=qkey, srcqp=1), payload=b"1234", psn=psn)
     assert statuses(stage.server) == [WCStatus.SUCCESS] * 4
 
 
@@ -149,7 +149,7 @@ class Listener:
         self.buffer: Buffer = host.buffer(256)
         host.nic.post_recv(self.qp, (RecvWR((self.buffer.sge(),)),))
 
-    def heard(self) -> bool:
+    def received(self) -> bool:
         return bool(self.cq.poll(9))
 
 
@@ -185,7 +185,7 @@ def test_a_multicast_datagram_is_received_by_the_members(group: bytes) -> None:
     crowd = Crowd(group)
     crowd.join(0, 1, 3)
     crowd.send()
-    assert [listener.heard() for listener in crowd.listeners] == [True, True, False, True]
+    assert [listener.received() for listener in crowd.listeners] == [True, True, False, True]
     assert [crowd.listeners[place].buffer.read(6, 40) for place in (0, 1, 3)] == [b"to all"] * 3
 
 
@@ -196,7 +196,7 @@ def test_a_sender_that_is_a_member_receives_its_own_datagram(group: bytes) -> No
     crowd.join(2)
     crowd.send()
     assert crowd.sender.buffer.read(6, 40) == b"to all"
-    assert [listener.heard() for listener in crowd.listeners] == [False, False, True, False]
+    assert [listener.received() for listener in crowd.listeners] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
@@ -205,11 +205,11 @@ def test_a_queue_pair_that_left_a_group_receives_nothing(group: bytes) -> None:
     crowd.join(0, 1)
     listener = crowd.listeners[0]
     crowd.send()
-    assert listener.heard()
+    assert listener.received()
     listener.host.nic.detach_mcast(listener.qp, group)
     listener.host.nic.post_recv(listener.qp, (RecvWR((listener.buffer.sge(),)),))
     crowd.send()
-    assert not listener.heard()
+    assert not listener.received()
 
 
 def test_a_member_of_a_group_is_not_destroyed() -> None:

@@ -222,7 +222,7 @@ class Flow:
             recv, message = self.receives.popleft(), self.messages.popleft()
             if message.data is not None:
                 fill(self.receiver.inbox, recv.sges, message.data)
-            self.received.append(told(recv.wr_id, message))
+            self.received.append(expected_receive(recv.wr_id, message))
 
     # When all is at rest.
 
@@ -249,14 +249,14 @@ class Flow:
         sink.place(reading.sges, found)
 
 
-def told(wr_id: int, message: Message) -> tuple[int, ...]:
+def expected_receive(wr_id: int, message: Message) -> tuple[int, ...]:
     """A receive's completion, as far as it means anything."""
     _, length, _, imm, key = message
     flags = WCFlags.WITH_IMM if imm is not None else WCFlags.WITH_INV if key is not None else 0
     return (wr_id, WCStatus.SUCCESS, message.opcode, length, imm or 0, key or 0, flags)
 
 
-def telling(done: WorkCompletion) -> tuple[int, ...]:
+def found_receive(done: WorkCompletion) -> tuple[int, ...]:
     """The same, of one that came."""
     return (
         done.wr_id,

@@ -31,7 +31,7 @@ from tests.stateful.connection import (
     lan,
     reliable,
 )
-from tests.stateful.flow import INLINE, Flow, Place, Way, telling
+from tests.stateful.flow import INLINE, Flow, Place, Way, found_receive
 from tests.stateful.words import (
     CALM,
     CUTS,
@@ -363,7 +363,7 @@ class Reliable(RuleBasedStateMachine):
         for host in self.machines:
             for done in host.cq.poll(2000):
                 receipt = bool(done.opcode & WCOpcode.RECV)
-                told = telling(done) if receipt else (done.wr_id, done.status, done.opcode)
+                told = found_receive(done) if receipt else (done.wr_id, done.status, done.opcode)
                 key = (host.gid[-1], done.qp_num, receipt)
                 found.setdefault(key, []).append(told)
         assert found == self.expected()

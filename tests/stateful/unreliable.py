@@ -279,7 +279,7 @@ class Unreliable(RuleBasedStateMachine):
 
     def check_receives(self, end: End, found: list[WorkCompletion]) -> None:
         """Receives in order, each with a message that was sent; all of them, in calm weather."""
-        told = [self.told(end, end.take(), done) for done in found]
+        told = [self.expected_receive(end, end.take(), done) for done in found]
         if self.weather.calm:
             sources = {message.source for message in end.coming}
             assert len(told) == len(end.coming)
@@ -291,7 +291,7 @@ class Unreliable(RuleBasedStateMachine):
         for recv in end.receives:  # a message that was lost half way may have begun there
             self.adopt(end, recv.sges)
 
-    def told(self, end: End, recv: RecvWR, done: WorkCompletion) -> Sent:
+    def expected_receive(self, end: End, recv: RecvWR, done: WorkCompletion) -> Sent:
         """What a completion and its receive say; the bytes after the message are unchanged."""
         assert (done.wr_id, done.status) == (recv.wr_id, WCStatus.SUCCESS)
         raw = end.place.inbox.found(recv.sges)

@@ -1,4 +1,4 @@
-"""Completion queues beside a plain list; overruns, sizes, and who is told when."""
+"""Completion queues beside a plain list; overruns, sizes, and who is notified when."""
 
 from collections.abc import Callable
 from errno import EBUSY, EINVAL, EOPNOTSUPP
@@ -19,12 +19,12 @@ from rdmawire.verbs.cq import CompletionQueue
 from rdmawire.verbs.enums import WCStatus, WorkCompletion
 from rdmawire.verbs.profile import IBTA, RXE
 
-TOLD = CompletionEvent(3)
+NOTIFICATION = CompletionEvent(3)
 FAILED = WorkCompletion(99, WCStatus.WR_FLUSH_ERR)
 
 
-class Told:
-    """A queue of number 3, and what it told."""
+class Notified:
+    """A queue of number 3, and what it notified."""
 
     def __init__(self, cqe: int = 8) -> None:
         self.events: list[Event] = []
@@ -36,72 +36,74 @@ class Told:
 
 
 def test_completions_come_out_as_they_went_in() -> None:
-    told = Told()
-    told.push(5)
-    assert [wc.wr_id for wc in told.cq.poll(2) + told.cq.poll(0) + told.cq.poll(9)] == [*range(5)]
-    assert told.cq.poll(1) == []
-    assert told.events == []
+    notified = Notified()
+    notified.push(5)
+    assert [wc.wr_id for wc in notified.cq.poll(2) + notified.cq.poll(0) + notified.cq.poll(9)] == [
+        *range(5)
+    ]
+    assert notified.cq.poll(1) == []
+    assert notified.events == []
 
 
 def test_an_overrun_is_one_event_with_all_queue_pairs_and_loses_the_completion() -> None:
-    told = Told(cqe=2)
-    told.cq.qps |= {18, 17}
-    told.push(2)
+    notified = Notified(cqe=2)
+    notified.cq.qps |= {18, 17}
+    notified.push(2)
     for _ in range(3):
-        assert not told.cq.push(WorkCompletion(7), 0)
-    assert told.events == [CQError(3), QPFatal(17), QPFatal(18)]
-    assert [wc.wr_id for wc in told.cq.poll(9)] == [0, 1]
+        assert not notified.cq.push(WorkCompletion(7), 0)
+    assert notified.events == [CQError(3), QPFatal(17), QPFatal(18)]
+    assert [wc.wr_id for wc in notified.cq.poll(9)] == [0, 1]
 
 
 def test_a_broken_queue_stays_broken() -> None:
-    told = Told(cqe=1)
-    told.push(1)
-    told.cq.push(WorkCompletion(7), 0)
-    told.cq.poll(1)
-    assert told.cq.broken
-    assert not told.cq.push(WorkCompletion(8), 0)
-    assert len(told.cq) == 0
+    notified = Notified(cqe=1)
+    notified.push(1)
+    notified.cq.push(WorkCompletion(7), 0)
+    notified.cq.poll(1)
+    assert notified.cq.broken
+    assert not notified.cq.push(WorkCompletion(8), 0)
+    assert len(notified.cq) == 0
     with pytest.raises(VerbsError, match="overran") as caught:
-        told.cq.resize(4)
+        notified.cq.resize(4)
     assert caught.value.errno == EINVAL
 
 
 @pytest.mark.parametrize("cqe", [0, -1, IBTA.max_cqe + 1])
 def test_sizes_end_at_the_devices_limit(cqe: int) -> None:
     with pytest.raises(VerbsError, match=f"cqe: {cqe} is not an integer") as caught:
-        Told(cqe)
+        Notified(cqe)
     assert caught.value.errno == EINVAL
     with pytest.raises(VerbsError, match=f"cqe: {cqe} is not an integer"):
-        Told().cq.resize(cqe)
+        Notified().cq.resize(cqe)
 
 
 def test_a_queue_does_not_shrink_below_what_it_holds() -> None:
-    told = Told()
-    told.push(3)
+    notified = Notified()
+    notified.push(3)
     with pytest.raises(VerbsError, match="cqe 2 is less than the 3 held") as caught:
-        told.cq.resize(2)
-    assert (caught.value.errno, told.cq.cqe) == (EINVAL, 8)
-    told.cq.resize(3)
-    assert not told.cq.push(WorkCompletion(3), 0)
+        notified.cq.resize(2)
+    assert (caught.value.errno, notified.cq.cqe) == (EINVAL, 8)
+    notified.cq.resize(3)
+    assert not notified.cq.push(WorkCompletion(3), 0)
 
 
 def test_only_an_unused_queue_may_go() -> None:
-    told = Told()
-    told.cq.qps.add(17)
+    notified = Notified()
+    notified.cq.qps.add(17)
     with pytest.raises(VerbsError, match="used by 1") as caught:
-        told.cq.check_unused()
+        notified.cq.check_unused()
     assert caught.value.errno == EBUSY
-    told.cq.qps.discard(17)
-    told.cq.check_unused()
+    notified.cq.qps.discard(17)
+    notified.cq.check_unused()
 
 
 def test_a_request_for_notification_is_answered_by_the_next_completion_once() -> None:
-    told = Told()
-    told.push(1)
-    told.cq.req_notify()
-    assert told.events == []
-    told.push(2)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.push(1)
+    notified.cq.req_notify()
+    assert notified.events == []
+    notified.push(2)
+    assert notified.events == [NOTIFICATION]
 
 
 @pytest.mark.parametrize(
@@ -113,56 +115,56 @@ def test_a_request_for_notification_is_answered_by_the_next_completion_once() ->
     ],
 )
 def test_solicited_only(completion: WorkCompletion, solicited: bool, tells: bool) -> None:
-    told = Told()
-    told.cq.req_notify(solicited_only=True)
-    told.cq.push(completion, 0, solicited)
-    assert told.events == [TOLD] * tells
+    notified = Notified()
+    notified.cq.req_notify(solicited_only=True)
+    notified.cq.push(completion, 0, solicited)
+    assert notified.events == [NOTIFICATION] * tells
 
 
 @pytest.mark.parametrize("asked", [(True, False), (False, True), (False, False)])
 def test_a_request_for_solicited_completions_does_not_replace_one_for_any(
     asked: tuple[bool, bool],
 ) -> None:
-    told = Told()
+    notified = Notified()
     for solicited_only in asked:
-        told.cq.req_notify(solicited_only)
-    told.push(1)
-    assert told.events == [TOLD]
+        notified.cq.req_notify(solicited_only)
+    notified.push(1)
+    assert notified.events == [NOTIFICATION]
 
 
 def test_asking_again_asks_anew() -> None:
-    told = Told()
-    told.cq.req_notify()
-    told.push(1)
-    told.cq.req_notify(solicited_only=True)
-    told.push(1)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.cq.req_notify()
+    notified.push(1)
+    notified.cq.req_notify(solicited_only=True)
+    notified.push(1)
+    assert notified.events == [NOTIFICATION]
 
 
 def test_events_wait_for_so_many() -> None:
-    told = Told()
-    told.cq.moderate(count=3, period=0, now=0)
-    told.cq.req_notify()
-    told.push(2)
-    assert (told.events, told.cq.next_timer()) == ([], None)
-    told.push(1)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.cq.moderate(count=3, period=0, now=0)
+    notified.cq.req_notify()
+    notified.push(2)
+    assert (notified.events, notified.cq.next_timer()) == ([], None)
+    notified.push(1)
+    assert notified.events == [NOTIFICATION]
 
 
 def test_events_wait_for_so_long_after_the_first() -> None:
-    told = Told()
-    told.cq.moderate(count=0, period=1000, now=0)
-    told.cq.req_notify()
-    told.push(1, now=50)
-    told.push(3, now=900)
-    assert told.cq.next_timer() == told.cq.next_timer() == 1050
-    told.cq.handle_timer(1049)
-    assert told.events == []
-    told.cq.handle_timer(1050)
-    assert told.events == [TOLD]
-    assert told.cq.next_timer() is None
-    told.cq.handle_timer(2000)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.cq.moderate(count=0, period=1000, now=0)
+    notified.cq.req_notify()
+    notified.push(1, now=50)
+    notified.push(3, now=900)
+    assert notified.cq.next_timer() == notified.cq.next_timer() == 1050
+    notified.cq.handle_timer(1049)
+    assert notified.events == []
+    notified.cq.handle_timer(1050)
+    assert notified.events == [NOTIFICATION]
+    assert notified.cq.next_timer() is None
+    notified.cq.handle_timer(2000)
+    assert notified.events == [NOTIFICATION]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_events_wait_for_so_long_after_the_first() -> None:
 )
 def test_moderation_has_limits(ask: Callable[[CompletionQueue], None]) -> None:
     with pytest.raises(VerbsError, match=r"cq_(count|period): .* is not an integer") as caught:
-        ask(Told().cq)
+        ask(Notified().cq)
     assert caught.value.errno == EINVAL
 
 
@@ -190,32 +192,32 @@ def test_soft_roce_does_not_moderate() -> None:
 
 @pytest.mark.parametrize(("count", "period"), [(2, 0), (0, 0), (1, 1000)])
 def test_a_moderated_event_comes_at_once_with_enough_completions(count: int, period: int) -> None:
-    told = Told()
-    told.cq.moderate(count=5, period=0, now=0)
-    told.cq.req_notify()
-    told.push(2)
-    told.cq.moderate(count, period, now=9)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.cq.moderate(count=5, period=0, now=0)
+    notified.cq.req_notify()
+    notified.push(2)
+    notified.cq.moderate(count, period, now=9)
+    assert notified.events == [NOTIFICATION]
 
 
 def test_what_is_put_off_is_waited_for_anew() -> None:
-    told = Told()
-    told.cq.moderate(count=5, period=0, now=0)
-    told.cq.req_notify()
-    told.push(2)
-    told.cq.moderate(count=0, period=100, now=9)
-    assert (told.events, told.cq.next_timer()) == ([], 109)
-    told.cq.handle_timer(109)
-    assert told.events == [TOLD]
+    notified = Notified()
+    notified.cq.moderate(count=5, period=0, now=0)
+    notified.cq.req_notify()
+    notified.push(2)
+    notified.cq.moderate(count=0, period=100, now=9)
+    assert (notified.events, notified.cq.next_timer()) == ([], 109)
+    notified.cq.handle_timer(109)
+    assert notified.events == [NOTIFICATION]
 
 
 class Beside(RuleBasedStateMachine):
-    """A queue and what it should be: a list, and the times at which its owner is told."""
+    """A queue and what it should be: a list, and the times at which its owner is notified."""
 
     @initialize(cqe=st.integers(1, 12))
     def create(self, cqe: int) -> None:
-        self.told = Told(cqe)
-        self.cq = self.told.cq
+        self.notified = Notified(cqe)
+        self.cq = self.notified.cq
         self.now, self.next_wr = 0, 0
         self.held: list[int] = []
         self.room, self.broken = cqe, False
@@ -248,12 +250,12 @@ class Beside(RuleBasedStateMachine):
     def tell_or_wait(self) -> None:
         unmoderated = self.count == self.period == 0
         if unmoderated or 0 < self.count <= len(self.since):
-            self.tell()
+            self.deliver()
         elif self.period and self.due is None:
             self.due = self.now + self.period
 
-    def tell(self) -> None:
-        self.expected.append(TOLD)
+    def deliver(self) -> None:
+        self.expected.append(NOTIFICATION)
         self.asked, self.since, self.due = None, [], None
 
     @rule(most=st.integers(0, 14))
@@ -288,14 +290,14 @@ class Beside(RuleBasedStateMachine):
         self.now += later
         self.cq.handle_timer(self.now)
         if self.due is not None and self.due <= self.now:
-            self.tell()
+            self.deliver()
 
     @precondition(lambda self: hasattr(self, "cq"))
     @invariant()
     def agree(self) -> None:
         assert len(self.cq) == len(self.held)
         assert self.cq.next_timer() == self.due
-        assert self.told.events == self.expected
+        assert self.notified.events == self.expected
         assert self.cq.broken == self.broken
 
 

@@ -25,7 +25,7 @@ from rdmawire.verbs.srq import SharedReceiveQueue, SRQType, XRCReceiver
 from rdmawire.verbs.wr import RecvWR, SendOpcode, SendWR, Sge
 
 PD = ProtectionDomain(1)
-TOLD = SRQLimitReached(5)
+LIMIT_EVENT = SRQLimitReached(5)
 
 
 def shared(
@@ -138,7 +138,7 @@ def test_the_limit_is_one_event_when_fewer_receives_are_left() -> None:
     assert events == []
     srq.take()
     srq.take()
-    assert events == [TOLD]
+    assert events == [LIMIT_EVENT]
     assert srq.limit == 0
 
 
@@ -146,7 +146,7 @@ def test_a_limit_that_is_passed_already_is_an_event_at_once() -> None:
     events: list[Event] = []
     srq = filled(2, events)
     srq.modify(limit=3)
-    assert (events, srq.limit) == ([TOLD], 0)
+    assert (events, srq.limit) == ([LIMIT_EVENT], 0)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ class Beside(RuleBasedStateMachine):
     @invariant()
     def agree(self) -> None:
         assert len(self.srq) == len(self.held)
-        assert self.events == [TOLD] * self.told
+        assert self.events == [LIMIT_EVENT] * self.told
         assert (self.srq.max_wr, self.srq.limit) == (self.max_wr, self.limit)
 
 

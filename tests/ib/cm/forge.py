@@ -1,4 +1,4 @@
-"""A peer made of bytes: says whatever a test wants to one side, and hears nothing."""
+"""A peer made of bytes: says whatever a test wants to one side, and receives nothing."""
 
 from rdmawire.ib.cm import messages as compose
 from rdmawire.ib.cm.connection import Connection, Endpoints, Terms
@@ -62,15 +62,15 @@ class Forger:
         packet = Packet.make(Opcode.UD_SEND_ONLY, deth, payload=mad, destqp=1, pkey=0xFFFF)
         return Frame(headers, packet).seal().build()
 
-    def tell(self, mad: bytes) -> None:
+    def deliver(self, mad: bytes) -> None:
         """Hand it over."""
         self.side.receive(self.frame(mad), self.side.simulator.now)
 
     def say(self, attribute: CMAttribute, message: Header, tid: int = PEER_TID) -> None:
-        self.tell(of(attribute, tid, message))
+        self.deliver(of(attribute, tid, message))
 
     def req(self, **changes: int) -> None:
-        self.tell(self.req_bytes(**changes))
+        self.deliver(self.req_bytes(**changes))
 
     def req_bytes(self, **changes: int) -> bytes:
         """A REQ, with other values in the attributes of what is asked."""
@@ -79,7 +79,7 @@ class Forger:
         return compose.req(self.asked, self.peer.nic.device, DEFAULTS)
 
     def sidr_req(self) -> None:
-        self.tell(compose.sidr_req(self.looked, self.peer.nic.device))
+        self.deliver(compose.sidr_req(self.looked, self.peer.nic.device))
 
     def rep(self, conn: Connection, *, qpn: int = PEER_QPN, depth: int = 1) -> None:
         message = REP(
@@ -114,7 +114,7 @@ class Forger:
 
 
 def deaf() -> Two:
-    """Two whose messages are all lost: only what is forged is heard."""
+    """Two whose messages are all lost: only what is forged is received."""
     return Two(MessageLink(lost=EVERYTHING))
 
 

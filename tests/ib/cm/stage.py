@@ -40,11 +40,11 @@ class Sent(NamedTuple):
     time: int
     number: int
     attribute: CMAttribute
-    heard: ReceivedMad
+    received: ReceivedMad
 
 
 class Side(Host):
-    """One host. ``heard`` keeps all that its manager told; ``when`` says what it does about it."""
+    """One host. ``received`` are the events of its manager, ``when`` its reaction to each kind."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Side(Host):
         self.simulator = simulator
         self.port = ManagedPort(self.nic, neighbours.get, Random(number), settings)
         self.manager = self.port.manager
-        self.heard: list[CMEvent] = []
+        self.received: list[CMEvent] = []
         self.when: dict[type[CMEvent], Callable[[CMEvent], object]] = {}
         self.cq = self.nic.create_cq(64)
 
@@ -73,7 +73,7 @@ class Side(Host):
 
     def receive(self, frame: bytes, now: int) -> None:
         self.port.receive(frame, now)
-        self.hear()
+        self.take_events()
 
     def transmit(self, now: int) -> list[bytes]:
         return self.port.transmit(now)
@@ -83,14 +83,14 @@ class Side(Host):
 
     def handle_timer(self, now: int) -> None:
         self.port.handle_timer(now)
-        self.hear()
+        self.take_events()
 
-    def hear(self) -> list[CMEvent]:
-        """What was told since; it is kept in ``heard`` too."""
+    def take_events(self) -> list[CMEvent]:
+        """Return the new events; they are kept in ``received``, too."""
         new: list[CMEvent] = []
         while (event := self.port.next_event()) is not None:
             new.append(event)
-            self.heard.append(event)
+            self.received.append(event)
             self.when.get(type(event), _nothing)(event)
         return new
 
@@ -99,16 +99,16 @@ class Side(Host):
         self.nic.post_recv(qp, (RecvWR((sink.sge(),)),))
         return sink
 
-    def told(self, kind: type[E]) -> E:
+    def event_of(self, kind: type[E]) -> E:
         """The one event of its kind."""
-        self.hear()
-        (found,) = (event for event in self.heard if isinstance(event, kind))
+        self.take_events()
+        (found,) = (event for event in self.received if isinstance(event, kind))
         return found
 
     def names(self) -> list[str]:
-        """What was told so far, by name."""
-        self.hear()
-        return [type(event).__name__ for event in self.heard]
+        """Return the names of all events so far."""
+        self.take_events()
+        return [type(event).__name__ for event in self.received]
 
     def connection(self) -> Connection:
         """The one that there is."""
@@ -121,7 +121,7 @@ class Side(Host):
     def accept(self, param: ConnParam | None = None, kind: QPType = QPType.RC) -> QueuePair:
         """Accept the one request that came, with a new queue pair."""
         qp = self.qp(kind)
-        request = self.told(DatagramRequest if kind is QPType.UD else ConnectRequest)
+        request = self.event_of(DatagramRequest if kind is QPType.UD else ConnectRequest)
         self.manager.accept(request.id, qp, self.simulator.now, param or ConnParam())
         return qp
 
@@ -185,10 +185,10 @@ class Two:
 
     def _note(self, frame: Envelope, now: int) -> None:
         self._frames += 1
-        heard = message_in(frame.data)
-        if heard is not None:
-            attribute = CMAttribute(heard.mad.attribute_id)
-            self.sent.append(Sent(now, self._frames, attribute, heard))
+        received = message_in(frame.data)
+        if received is not None:
+            attribute = CMAttribute(received.mad.attribute_id)
+            self.sent.append(Sent(now, self._frames, attribute, received))
 
     def messages(self) -> list[str]:
         """The names of all messages so far."""
@@ -198,10 +198,10 @@ class Two:
         """Let all happen that is to happen; a time is counted from now."""
         self.simulator.run(None if until is None else self.simulator.now + until)
 
-    def ask(
+    def request(
         self, param: ConnParam | None = None, *, kind: QPType = QPType.RC, by_hand: bool = False
     ) -> QueuePair:
-        """Have the client ask for a connection."""
+        """Have the client request a connection."""
         qp = self.client.qp(kind)
         service = DATAGRAMS if kind is QPType.UD else SERVICE
         path = self.client.path_to(self.server)
@@ -214,7 +214,7 @@ class Two:
 def connected(two: Two | None = None) -> tuple[Two, QueuePair, QueuePair]:
     """Two with a connection, and the queue pairs of both."""
     two = Two() if two is None else two
-    mine = two.ask()
+    mine = two.request()
     two.drive(us(10))
     peers = two.server.accept()
     two.drive(us(10))
@@ -231,7 +231,7 @@ Place = tuple[str, int]
 
 
 class MessageLink(Link):
-    """A link whose faults befall messages by name. ``lost`` says which never arrive at all."""
+    """A link with faults of messages by name. ``lost`` are those that never arrive."""
 
     def __init__(
         self,
@@ -248,10 +248,10 @@ class MessageLink(Link):
         self.counts: Counter[str] = Counter()
 
     def carry(self, frame: Envelope, now: int) -> list[Arrival]:
-        heard = message_in(frame.data)
-        if heard is None:
+        received = message_in(frame.data)
+        if received is None:
             return super().carry(frame, now)
-        name = CMAttribute(heard.mad.attribute_id).name
+        name = CMAttribute(received.mad.attribute_id).name
         self.counts[name] += 1
         place = (name, self.counts[name])
         if name in self.lost or place in self.dropped:

@@ -28,9 +28,9 @@ GENERIC = 0x0002_C901_0000_0007
 
 def test_depths_are_exchanged_and_nobody_gets_more_than_asked_for() -> None:
     two = Two()
-    mine = two.ask(ConnParam(responder_resources=3, initiator_depth=5))
+    mine = two.request(ConnParam(responder_resources=3, initiator_depth=5))
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     assert (request.responder_resources, request.initiator_depth) == (5, 3)
     peers = two.server.accept(ConnParam(responder_resources=4, initiator_depth=2))
     two.drive(us(10))
@@ -46,15 +46,15 @@ def test_without_a_word_both_have_all_that_their_adapters_have() -> None:
 
 def test_a_rep_that_gives_more_than_was_asked_for_is_not_believed() -> None:
     two = deaf()
-    qp = two.ask(ConnParam(responder_resources=1, initiator_depth=2))
+    qp = two.request(ConnParam(responder_resources=1, initiator_depth=2))
     Forger(two.client, two.server).rep(two.client.connection(), depth=200)
     assert (qp.max_dest_rd_atomic, qp.max_rd_atomic) == (1, 2)
 
 
 def test_each_expects_the_psn_that_it_announced() -> None:
     two, mine, peers = connected()
-    (req,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REQ))
-    (rep,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REP))
+    (req,) = (sent.received.message for sent in two.sent if isinstance(sent.received.message, REQ))
+    (rep,) = (sent.received.message for sent in two.sent if isinstance(sent.received.message, REP))
     assert mine.attributes.rq_psn == req.starting_psn == peers.attributes.sq_psn
     assert peers.attributes.rq_psn == rep.starting_psn == mine.attributes.sq_psn
     assert req.starting_psn != rep.starting_psn
@@ -63,7 +63,7 @@ def test_each_expects_the_psn_that_it_announced() -> None:
 
 def test_owners_may_set_the_starting_psn() -> None:
     two = Two()
-    mine = two.ask(ConnParam(psn=0xFFFFFE))
+    mine = two.request(ConnParam(psn=0xFFFFFE))
     two.drive(us(10))
     peers = two.server.accept(ConnParam(psn=7))
     two.drive(us(10))
@@ -73,7 +73,7 @@ def test_owners_may_set_the_starting_psn() -> None:
 
 def test_owners_may_set_the_local_ack_timeout() -> None:
     two = Two()
-    mine = two.ask(ConnParam(timeout=9))
+    mine = two.request(ConnParam(timeout=9))
     two.drive(us(10))
     peers = two.server.accept(ConnParam(timeout=0))
     two.drive(us(10))
@@ -82,7 +82,7 @@ def test_owners_may_set_the_local_ack_timeout() -> None:
 
 def test_retries_and_timeouts_are_of_the_request_and_rnr_retries_of_each_end() -> None:
     two = Two()
-    mine = two.ask(ConnParam(retry_count=3, rnr_retry_count=5))
+    mine = two.request(ConnParam(retry_count=3, rnr_retry_count=5))
     two.drive(us(10))
     peers = two.server.accept(ConnParam(rnr_retry_count=2))
     two.drive(us(10))
@@ -95,7 +95,7 @@ def test_retries_and_timeouts_are_of_the_request_and_rnr_retries_of_each_end() -
 @pytest.mark.parametrize("mtu", [MTU.MTU_256, MTU.MTU_4096])
 def test_the_path_mtu_is_the_requests(mtu: MTU) -> None:
     two = Two()
-    mine = two.ask(ConnParam(path_mtu=mtu))
+    mine = two.request(ConnParam(path_mtu=mtu))
     two.drive(us(10))
     peers = two.server.accept()
     two.drive(us(10))
@@ -104,7 +104,7 @@ def test_the_path_mtu_is_the_requests(mtu: MTU) -> None:
 
 def test_remote_reads_are_allowed_where_there_are_resources_for_them() -> None:
     two = Two()
-    mine = two.ask(ConnParam(responder_resources=0))
+    mine = two.request(ConnParam(responder_resources=0))
     two.drive(us(10))
     peers = two.server.accept()
     two.drive(us(10))
@@ -115,12 +115,12 @@ def test_remote_reads_are_allowed_where_there_are_resources_for_them() -> None:
 
 def test_private_data_are_handed_out_with_the_zeros_behind_them() -> None:
     two = Two()
-    two.ask(ConnParam(b"a" * 56))
+    two.request(ConnParam(b"a" * 56))
     two.drive(us(10))
-    assert two.server.told(ConnectRequest).private_data == b"a" * 56
+    assert two.server.event_of(ConnectRequest).private_data == b"a" * 56
     two.server.accept(ConnParam(b"b" * 100))
     two.drive(us(10))
-    assert two.client.told(Established).private_data == b"b" * 100 + bytes(96)
+    assert two.client.event_of(Established).private_data == b"b" * 100 + bytes(96)
 
 
 def test_a_service_without_ports_has_all_the_private_data_of_a_req() -> None:
@@ -129,7 +129,7 @@ def test_a_service_without_ports_has_all_the_private_data_of_a_req() -> None:
     qp, path = two.client.qp(), two.client.path_to(two.server)
     two.client.manager.connect(qp, path, GENERIC, 0, ConnParam(b"c" * 92))
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     assert (request.private_data, request.endpoints) == (b"c" * 92, None)
     two.server.accept()
     two.drive(us(10))
@@ -140,7 +140,7 @@ def test_a_service_without_ports_has_all_the_private_data_of_a_req() -> None:
 def test_too_much_private_data_is_refused(kind: QPType, room: int) -> None:
     two = Two()
     with pytest.raises(VerbsError, match=f"room for {room}") as refused:
-        two.ask(ConnParam(bytes(room + 1)), kind=kind)
+        two.request(ConnParam(bytes(room + 1)), kind=kind)
     assert refused.value.errno == EINVAL
     assert two.client.is_clean()
 
@@ -149,9 +149,9 @@ def test_too_much_private_data_is_refused(kind: QPType, room: int) -> None:
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UC])
 def test_data_go_both_ways(kind: QPType, ipv6: bool) -> None:
     two = Two(ipv6=ipv6)
-    mine = two.ask(kind=kind)
+    mine = two.request(kind=kind)
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     assert request.qp_type is kind
     assert request.endpoints is not None
     assert request.endpoints.source == two.client.gid
@@ -167,9 +167,9 @@ def test_data_go_both_ways(kind: QPType, ipv6: bool) -> None:
 
 def test_an_xrc_initiator_is_connected_to_a_target() -> None:
     two = Two()
-    mine = two.ask(ConnParam(initiator_depth=3, retry_count=5), kind=QPType.XRC_INI)
+    mine = two.request(ConnParam(initiator_depth=3, retry_count=5), kind=QPType.XRC_INI)
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     assert request.qp_type is QPType.XRC_TGT
     assert (request.responder_resources, request.initiator_depth) == (3, 0)
     with pytest.raises(VerbsError, match="is of type RC, not XRC_TGT"):
@@ -177,8 +177,8 @@ def test_an_xrc_initiator_is_connected_to_a_target() -> None:
     peers = two.server.accept(kind=QPType.XRC_TGT)
     two.drive(us(10))
     assert two.client.state() is two.server.state() is UP
-    (req,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REQ))
-    (rep,) = (sent.heard.message for sent in two.sent if isinstance(sent.heard.message, REP))
+    (req,) = (sent.received.message for sent in two.sent if isinstance(sent.received.message, REQ))
+    (rep,) = (sent.received.message for sent in two.sent if isinstance(sent.received.message, REP))
     assert (req.transport_service_type, req.extended_transport_type) == (3, 1)
     assert (req.responder_resources, req.initiator_depth) == (0, 3)
     assert (req.retry_count, req.rnr_retry_count, req.srq) == (0, 0, 0)
@@ -211,7 +211,7 @@ def test_a_queue_pair_that_its_owner_moves_may_be_elsewhere() -> None:
         two.client.manager.connect(elsewhere._replace(qp_num=1), path, SERVICE, 0)
     number = two.client.manager.connect(elsewhere, path, SERVICE, 0)
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     assert request.remote_qpn == elsewhere.qp_num
     two.server.manager.accept(request.id, OwnersQP(0x5678, QPType.RC), two.simulator.now)
     two.drive(us(10))
@@ -224,7 +224,7 @@ def test_a_queue_pair_that_its_owner_moves_may_be_elsewhere() -> None:
 
 def test_a_target_does_not_ask_for_connections() -> None:
     with pytest.raises(VerbsError, match="is of type XRC_TGT, not RC or UC or XRC_INI or UD"):
-        Two().ask(kind=QPType.XRC_TGT)
+        Two().request(kind=QPType.XRC_TGT)
 
 
 def test_a_connection_is_of_one_flow_label_and_that_comes_from_its_ports() -> None:
@@ -243,14 +243,14 @@ def test_the_passive_sides_path_and_patience_are_the_requests() -> None:
     forger = Forger(two.server, two.client)
     mad = changed(forger.req_bytes(), REQ, max_cm_retries=2, local_cm_response_timeout=10)
     way = {"traffic_class": 0x28, "sl": 3, "hop_limit": 9, "flow_label": 77}
-    forger.tell(changed(mad, PrimaryPath, local_ack_timeout=14, **way))
+    forger.deliver(changed(mad, PrimaryPath, local_ack_timeout=14, **way))
     peers = two.server.accept()
     handle = peers.attributes.ah
     assert handle is not None
     assert {name: getattr(handle, name) for name in way} == way
     assert (peers.attributes.timeout, peers.attributes.sq_psn) == (14, 1000)
     two.drive()
-    times = [sent.time for sent in two.sent if isinstance(sent.heard.message, REP)]
+    times = [sent.time for sent in two.sent if isinstance(sent.received.message, REP)]
     assert times == [0, duration(10), 2 * duration(10)]
     assert two.server.names() == ["ConnectRequest", "Unreachable", "TimewaitExit"]
     assert two.simulator.now == 3 * duration(10) + duration(14)
@@ -258,7 +258,7 @@ def test_the_passive_sides_path_and_patience_are_the_requests() -> None:
 
 def test_the_active_sides_timeouts_follow_the_peers_delay() -> None:
     two = deaf()
-    qp = two.ask()
+    qp = two.request()
     conn = two.client.connection()
     message = REP(PEER_ID, conn.id, target_ack_delay=22, rnr_retry_count=4, local_qpn=5)
     Forger(two.client, two.server).say(CMAttribute.REP, message)
@@ -272,5 +272,5 @@ def test_lids_show_whether_a_router_is_between(hops: int, lid: int, local: int) 
     path = two.client.path_to(two.server)._replace(hop_limit=hops)
     two.client.manager.connect(two.client.qp(), path, SERVICE, 0)
     two.drive(us(10))
-    asked = two.sent[0].heard.path
+    asked = two.sent[0].received.path
     assert (asked.local_lid, asked.remote_lid, asked.subnet_local) == (lid, lid, local)

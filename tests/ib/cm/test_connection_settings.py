@@ -46,7 +46,7 @@ def test_soft_roce_is_managed_as_well() -> None:
 
 def test_settings_are_the_owners() -> None:
     two = Two(MessageLink(lost={"REQ"}), settings=CMSettings(10, 2, packet_life=5))
-    two.ask()
+    two.request()
     two.drive()
     assert two.messages() == ["REQ"] * 3 + ["REJ"]
     assert two.simulator.now == pytest.approx(3 * ((4096 << 10) + 2 * (4096 << 5)), abs=us(5))
@@ -110,7 +110,7 @@ def test_wrong_arguments_are_refused_and_change_nothing(wrong: Any) -> None:
         with pytest.raises(VerbsError):
             call()
     assert two.client.is_clean()
-    two.ask()
+    two.request()
     two.drive(us(10))
     two.server.accept()
     two.drive(us(10))
@@ -120,9 +120,9 @@ def test_wrong_arguments_are_refused_and_change_nothing(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", [None, "word", 1.5, -1, 1 << 70])
 def test_a_wrong_refusal_is_none(wrong: Any) -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     server = two.server.manager
     calls: list[Callable[[], object]] = [
         lambda: server.reject(request.id, 0, wrong),

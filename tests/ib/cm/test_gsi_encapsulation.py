@@ -99,7 +99,7 @@ def test_a_connection_is_of_the_partition_that_was_asked_for() -> None:
     two.drive(us(10))
     peer = two.server.accept()
     two.drive(us(10))
-    request = two.sent[0].heard.message
+    request = two.sent[0].received.message
     assert isinstance(request, REQ)
     assert request.p_key == OTHER
     assert two.messages() == ["REQ", "REP", "RTU"]

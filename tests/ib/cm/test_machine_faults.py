@@ -40,7 +40,7 @@ class Play:
             DatagramRequest: self._accept,
             Disconnected: self._agree,
         }
-        self.qps.append(two.ask(kind=kind))
+        self.qps.append(two.request(kind=kind))
 
     def _accept(self, event: CMEvent) -> None:
         qp = self.two.server.qp(self.kind)
@@ -70,7 +70,7 @@ class Play:
 
 
 def goes_well(link: MessageLink) -> list[str]:
-    """Both ends hear of the same as if nothing went wrong; gives the messages that it took."""
+    """Both ends have the same events as if nothing went wrong; gives the messages that it took."""
     play = Play(link)
     assert play.is_made()
     two = play.ends()
@@ -115,7 +115,7 @@ def test_an_old_copy_that_comes_after_the_end_makes_nothing_new_but_a_request(na
     """A REQ that old cannot be told from a new one: who asked says so, and nothing is left."""
     play = Play(MessageLink(duplicate={(name, 1)}, delay={(name, 1): seconds(120)}))
     play.two.drive(seconds(60))
-    play.two.client.hear()
+    play.two.client.take_events()
     for connection in tuple(play.two.client.manager.registry):
         if connection.state is UP:
             play.two.client.disconnect()
@@ -126,7 +126,7 @@ def test_an_old_copy_that_comes_after_the_end_makes_nothing_new_but_a_request(na
 
 def test_a_lost_rtu_that_data_follow_is_not_missed() -> None:
     two = Two(MessageLink(lost={"RTU"}))
-    mine = two.ask()
+    mine = two.request()
     two.drive(us(10))
     peers = two.server.accept()
     sink = two.server.receives(peers, 5)
@@ -142,12 +142,12 @@ def test_a_lost_rtu_that_data_follow_is_not_missed() -> None:
 
 def test_a_request_without_answer_times_out_with_an_event() -> None:
     two = Two(MessageLink(lost={"REQ"}))
-    qp = two.ask()
+    qp = two.request()
     two.drive()
     assert two.messages() == ["REQ"] * ATTEMPTS + ["REJ"]
     assert two.client.names() == ["Unreachable"]
     assert qp.state is QPState.RESET
-    rej = two.sent[-1].heard.message
+    rej = two.sent[-1].received.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.message_rejected) == (RejectReason.TIMEOUT, Message.OTHER)
     assert rej.ari[: rej.reject_info_length] == bytes((0, 0, 0, 0xFF, 0xFE, 0, 0, 1))
@@ -157,7 +157,7 @@ def test_a_request_without_answer_times_out_with_an_event() -> None:
 
 def test_requests_are_repeated_after_the_peers_time_and_the_way_there_and_back() -> None:
     two = Two(MessageLink(lost={"REQ"}))
-    two.ask()
+    two.request()
     two.drive()
     times = [sent.time for sent in two.sent]
     waits = {after - before for before, after in pairwise(times)}
@@ -168,31 +168,31 @@ def test_a_rep_that_never_arrives_ends_at_both_ends() -> None:
     play = Play(MessageLink(lost={"REP"}))
     two = play.rests()
     assert two.client.names() == ["Rejected"]
-    assert two.client.told(Rejected).reason == RejectReason.TIMEOUT
+    assert two.client.event_of(Rejected).reason == RejectReason.TIMEOUT
     assert two.server.names() == ["ConnectRequest", "Unreachable", "TimewaitExit"]
     assert play.qps[1].state is QPState.ERR
 
 
 def test_the_timeout_of_the_peer_is_an_event_of_the_owner() -> None:
     two = Two(MessageLink(lost={"MRA"}))
-    two.ask()
+    two.request()
     two.drive()
     assert two.client.names() == ["Unreachable"]
-    assert two.server.told(Rejected).reason == RejectReason.TIMEOUT
+    assert two.server.event_of(Rejected).reason == RejectReason.TIMEOUT
     assert two.server.is_clean()
 
 
 def test_a_dreq_that_is_never_answered_ends_by_time() -> None:
     two = Two(MessageLink(lost={"DREQ"}))
-    mine = two.ask()
+    mine = two.request()
     two.drive(us(10))
     two.server.accept()
     two.drive(us(10))
     two.client.disconnect()
     two.drive()
     assert two.messages().count("DREQ") == ATTEMPTS
-    assert two.client.told(Disconnected).timed_out
-    assert two.client.told(TimewaitExit)
+    assert two.client.event_of(Disconnected).timed_out
+    assert two.client.event_of(TimewaitExit)
     assert two.client.is_clean()
     assert mine.state is QPState.ERR
     assert two.server.state() is UP

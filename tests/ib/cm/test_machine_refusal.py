@@ -37,11 +37,11 @@ from tests.ib.cm.stage import SERVICE, UP, Two, connected, message_in
 def answer(forger: Forger, mad: bytes) -> ReceivedMad:
     """The one message with which a side answers."""
     forger.side.nic.transmit(0)
-    forger.tell(mad)
+    forger.deliver(mad)
     (frame,) = forger.side.nic.transmit(0)
-    heard = message_in(frame)
-    assert heard is not None
-    return heard
+    received = message_in(frame)
+    assert received is not None
+    return received
 
 
 R = RejectReason
@@ -76,22 +76,22 @@ def test_a_request_that_cannot_be_granted(
     table: type[Header], fields: dict[str, int], reason: RejectReason
 ) -> None:
     forger = Forger((two := deaf()).server, two.client)
-    heard = answer(forger, changed(forger.req_bytes(), table, **fields))
-    rej = heard.message
+    received = answer(forger, changed(forger.req_bytes(), table, **fields))
+    rej = received.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.message_rejected) == (reason, Message.REQ)
     assert (rej.local_comm_id, rej.remote_comm_id) == (0, forger.asked.id)
-    assert heard.tid == forger.asked.tid
+    assert received.tid == forger.asked.tid
     assert two.server.is_clean()
-    assert two.server.heard == []
+    assert two.server.received == []
 
 
 def test_a_request_to_a_service_without_listener_is_rejected() -> None:
     two = Two(listens=False)
-    qp = two.ask()
+    qp = two.request()
     two.drive()
     assert two.messages() == ["REQ", "REJ"]
-    assert two.client.told(Rejected).reason == RejectReason.INVALID_SERVICE_ID
+    assert two.client.event_of(Rejected).reason == RejectReason.INVALID_SERVICE_ID
     assert two.client.is_clean()
     assert qp.state is QPState.RESET
 
@@ -99,9 +99,9 @@ def test_a_request_to_a_service_without_listener_is_rejected() -> None:
 def test_a_request_to_a_closed_listener_is_rejected() -> None:
     two = Two()
     two.server.manager.stop_listening(SERVICE)
-    two.ask()
+    two.request()
     two.drive()
-    assert two.client.told(Rejected).reason == RejectReason.INVALID_SERVICE_ID
+    assert two.client.event_of(Rejected).reason == RejectReason.INVALID_SERVICE_ID
     with pytest.raises(VerbsError) as refused:
         two.server.manager.stop_listening(SERVICE)
     assert refused.value.errno == EINVAL
@@ -116,12 +116,12 @@ def test_a_service_has_one_listener() -> None:
 
 def test_an_owner_may_refuse_with_words_and_a_reason_of_its_own() -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     two.server.manager.reject(request.id, two.simulator.now, b"not you")
     two.drive()
-    rejected = two.client.told(Rejected)
+    rejected = two.client.event_of(Rejected)
     assert rejected.reason == RejectReason.CONSUMER_REJECT
     assert rejected.private_data == b"not you".ljust(148, b"\0")
     assert two.messages() == ["REQ", "REJ"]
@@ -131,7 +131,7 @@ def test_an_owner_may_refuse_with_words_and_a_reason_of_its_own() -> None:
 
 def test_what_is_refused_by_hand_ends_the_peers_wait() -> None:
     two = Two()
-    two.ask(by_hand=True)
+    two.request(by_hand=True)
     two.drive(us(10))
     peers = two.server.accept()
     two.drive(us(10))
@@ -139,10 +139,10 @@ def test_what_is_refused_by_hand_ends_the_peers_wait() -> None:
     client = two.client.manager
     client.reject(two.client.connection().id, two.simulator.now, b"no", RejectReason.NO_RESOURCES)
     two.drive()
-    rej = two.sent[-1].heard.message
+    rej = two.sent[-1].received.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.message_rejected) == (RejectReason.NO_RESOURCES, Message.REP)
-    told = two.server.told(Rejected)
+    told = two.server.event_of(Rejected)
     assert (told.reason, told.private_data[:3]) == (RejectReason.NO_RESOURCES, b"no\0")
     assert peers.state is QPState.ERR
     assert two.client.is_clean()
@@ -156,7 +156,7 @@ def test_a_rej_does_not_repeat_the_private_data_of_the_rep() -> None:
     two.server.accept(ConnParam(b"x" * 196))
     two.server.destroy()
     two.drive(us(1))
-    rej = two.sent[-1].heard.message
+    rej = two.sent[-1].received.message
     assert isinstance(rej, REJ)
     assert (rej.reason, rej.private_data) == (RejectReason.CONSUMER_REJECT, bytes(148))
 
@@ -164,11 +164,11 @@ def test_a_rej_does_not_repeat_the_private_data_of_the_rep() -> None:
 def test_an_answer_to_a_queue_pair_that_went_elsewhere_is_refused() -> None:
     """Its owner connected it by hand meanwhile: it cannot be given to this connection."""
     two = deaf()
-    qp = two.ask()
+    qp = two.request()
     way = ATTRIBUTES._replace(ah=two.client.path_to(two.server), dest_qp_num=5)
     two.client.bring_up(qp, way)
     Forger(two.client, two.server).rep(two.client.connection())
-    assert "RTS" in two.client.told(ConnectError).reason
+    assert "RTS" in two.client.event_of(ConnectError).reason
     assert two.client.state() is CMState.TIMEWAIT
     frames = [message_in(frame) for frame in two.client.nic.transmit(0)]
     rej = frames[-1].message if frames[-1] else None
@@ -182,11 +182,11 @@ def test_a_rep_without_request_is_rejected() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
     rep = REP(local_comm_id=9, remote_comm_id=77)
-    heard = answer(forger, of(CMAttribute.REP, 5, rep))
-    assert isinstance(heard.message, REJ)
-    assert heard.message.reason == RejectReason.INVALID_COMM_ID
-    assert heard.message.message_rejected == Message.REP
-    assert (heard.ids, heard.tid) == ((9, 77), 5)
+    received = answer(forger, of(CMAttribute.REP, 5, rep))
+    assert isinstance(received.message, REJ)
+    assert received.message.reason == RejectReason.INVALID_COMM_ID
+    assert received.message.message_rejected == Message.REP
+    assert (received.ids, received.tid) == ((9, 77), 5)
 
 
 # What was there before.
@@ -196,10 +196,10 @@ def test_a_peer_that_begins_anew_learns_that_its_old_connection_stands() -> None
     two, _, peers = connected()
     forger = Forger(two.server, two.client)
     forger.asked.qpn = two.server.connection().terms.remote_qpn
-    heard = message_in(_first_rej(forger))
-    assert heard is not None
-    assert isinstance(heard.message, REJ)
-    assert heard.message.reason == RejectReason.STALE_CONNECTION
+    received = message_in(_first_rej(forger))
+    assert received is not None
+    assert isinstance(received.message, REJ)
+    assert received.message.reason == RejectReason.STALE_CONNECTION
     assert two.server.state() is CMState.DREQ_SENT
     assert peers.state is QPState.ERR
 
@@ -212,8 +212,8 @@ def _first_rej(forger: Forger) -> bytes:
 
 
 def _is(frame: bytes, table: type[Header]) -> bool:
-    heard = message_in(frame)
-    return heard is not None and isinstance(heard.message, table)
+    received = message_in(frame)
+    return received is not None and isinstance(received.message, table)
 
 
 def test_a_queue_pair_in_timewait_is_not_connected_again() -> None:
@@ -233,22 +233,22 @@ def test_a_queue_pair_in_timewait_is_not_connected_again() -> None:
 
 def test_a_rep_by_the_queue_pair_of_another_connection_is_stale() -> None:
     two, _, _ = connected()
-    two.ask()
+    two.request()
     two.client.nic.transmit(0)
     old, new = two.client.manager.registry
     forger = Forger(two.client, two.server)
     forger.rep(new, qpn=old.terms.remote_qpn)
     (frame,) = two.client.nic.transmit(0)
-    heard = message_in(frame)
-    assert heard is not None
-    assert isinstance(heard.message, REJ)
-    assert heard.message.reason == RejectReason.STALE_CONNECTION
+    received = message_in(frame)
+    assert received is not None
+    assert isinstance(received.message, REJ)
+    assert received.message.reason == RejectReason.STALE_CONNECTION
     assert (old.state, new.state) == (UP, CMState.REQ_SENT)
 
 
 def test_a_stale_rejection_keeps_the_queue_pair_for_a_while() -> None:
     two = deaf()
-    two.ask()
+    two.request()
     Forger(two.client, two.server).rej(two.client.connection(), RejectReason.STALE_CONNECTION)
     assert two.client.state() is CMState.TIMEWAIT
     two.drive()
@@ -258,7 +258,7 @@ def test_a_stale_rejection_keeps_the_queue_pair_for_a_while() -> None:
 
 def test_a_drep_has_the_ids_of_the_dreq_though_the_peers_id_was_never_stored() -> None:
     two = deaf()
-    two.ask()
+    two.request()
     conn, forger = two.client.connection(), Forger(two.client, two.server)
     forger.rej(conn, RejectReason.STALE_CONNECTION)
     dreq = of(CMAttribute.DREQ, PEER_TID, DREQ(PEER_ID, conn.id, conn.qpn))
@@ -281,7 +281,7 @@ def test_no_more_wait_than_the_backlog() -> None:
     frames = [message_in(frame) for frame in two.server.nic.transmit(0)]
     reasons = [f.message.reason for f in frames if f and isinstance(f.message, REJ)]
     assert reasons == [RejectReason.NO_RESOURCES] * 2
-    first, second = (event.id for event in two.server.hear() or two.server.heard)
+    first, second = (event.id for event in two.server.take_events() or two.server.received)
     server.reject(first, 0)
     forger.req(id=104, qpn=PEER_QPN + 4)
     assert len(server.registry) == 2
@@ -295,9 +295,9 @@ def test_no_more_are_kept_than_the_settings_say() -> None:
         forger.req(id=100 + number, qpn=PEER_QPN + number)
     assert len(two.server.manager.registry) == 3
     for _ in range(3):
-        two.ask()
+        two.request()
     with pytest.raises(VerbsError):
-        two.ask()
+        two.request()
 
 
 # Datagram services.
@@ -313,36 +313,36 @@ def test_a_datagram_service_that_is_not_there(version: int, status: SIDRStatus) 
     mad = changed(
         compose.sidr_req(forger.looked, two.client.nic.device), MAD, class_version=version
     )
-    heard = answer(forger, mad)
-    assert isinstance(heard.message, SIDRREP)
-    assert (heard.message.status, heard.tid) == (status, forger.looked.tid)
+    received = answer(forger, mad)
+    assert isinstance(received.message, SIDRREP)
+    assert (received.message.status, received.tid) == (status, forger.looked.tid)
 
 
 def test_a_sidr_request_to_an_unknown_service_is_rejected() -> None:
     two = Two(listens=False)
-    two.ask(kind=QPType.UD)
+    two.request(kind=QPType.UD)
     two.drive()
-    assert two.client.told(Unresolved).status == SIDRStatus.UNSUPPORTED_SERVICE_ID
+    assert two.client.event_of(Unresolved).status == SIDRStatus.UNSUPPORTED_SERVICE_ID
     assert two.client.is_clean()
 
 
 def test_an_owner_may_refuse_datagrams() -> None:
     two = Two()
-    two.ask(kind=QPType.UD)
+    two.request(kind=QPType.UD)
     two.drive(us(10))
-    (asked,) = two.server.heard
+    (asked,) = two.server.received
     two.server.manager.reject(asked.id, two.simulator.now, b"closed")
     two.drive()
-    found = two.client.told(Unresolved)
+    found = two.client.event_of(Unresolved)
     assert (found.status, found.private_data[:6]) == (SIDRStatus.REJECTED, b"closed")
     assert two.server.is_clean()
 
 
 def test_a_connection_is_not_granted_with_a_queue_pair_of_another_type() -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     for kind in (QPType.UD, QPType.UC, QPType.XRC_INI):
         with pytest.raises(VerbsError) as refused:
             two.server.manager.accept(request.id, two.server.qp(kind), two.simulator.now)
@@ -366,9 +366,9 @@ def test_a_connection_is_not_granted_with_a_queue_pair_of_another_type() -> None
 )
 def test_what_cannot_be_granted_changes_nothing(param: ConnParam) -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     qp = two.server.qp()
     with pytest.raises(VerbsError):
         two.server.manager.accept(request.id, qp, two.simulator.now, param)
@@ -381,9 +381,9 @@ def test_what_cannot_be_granted_changes_nothing(param: ConnParam) -> None:
 @pytest.mark.parametrize("reason", [R.NO_RESOURCES, 999])
 def test_a_reason_is_printed_by_its_name_if_it_has_one(reason: R) -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
-    request = two.server.told(ConnectRequest)
+    request = two.server.event_of(ConnectRequest)
     two.server.manager.reject(request.id, two.simulator.now, reason=reason)
     two.drive()
-    assert repr(two.client.told(Rejected).reason) == repr(reason)
+    assert repr(two.client.event_of(Rejected).reason) == repr(reason)

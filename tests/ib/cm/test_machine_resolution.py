@@ -17,12 +17,12 @@ from tests.ib.cm.stage import DATAGRAMS, SERVICE, Two
 
 def test_datagrams_go_where_the_service_was_found() -> None:
     two = Two()
-    mine = two.ask(ConnParam(b"who"), kind=QPType.UD)
+    mine = two.request(ConnParam(b"who"), kind=QPType.UD)
     two.drive(us(10))
-    assert two.server.told(DatagramRequest).private_data == b"who".ljust(180, b"\0")
+    assert two.server.event_of(DatagramRequest).private_data == b"who".ljust(180, b"\0")
     peers = two.server.accept(ConnParam(b"me"), kind=QPType.UD)
     two.drive(us(10))
-    found = two.client.told(Resolved)
+    found = two.client.event_of(Resolved)
     assert (found.remote_qpn, found.remote_qkey) == (peers.qp_num, RDMA_UDP_QKEY)
     assert found.private_data == b"me".ljust(136, b"\0")
     sink = two.server.receives(peers, 45)
@@ -44,11 +44,11 @@ def test_datagrams_go_where_the_service_was_found() -> None:
 
 def test_a_datagram_service_may_have_a_q_key_of_its_own() -> None:
     two = Two()
-    two.ask(kind=QPType.UD)
+    two.request(kind=QPType.UD)
     two.drive(us(10))
     peers = two.server.accept(ConnParam(qkey=0x42), kind=QPType.UD)
     two.drive(us(10))
-    assert two.client.told(Resolved).remote_qkey == peers.qkey == 0x42
+    assert two.client.event_of(Resolved).remote_qkey == peers.qkey == 0x42
 
 
 def test_datagram_and_connected_services_of_one_number_are_two() -> None:
@@ -61,10 +61,10 @@ def test_datagram_and_connected_services_of_one_number_are_two() -> None:
 
 def test_a_refusal_names_neither_queue_pair_nor_q_key() -> None:
     two = Two()
-    two.ask(kind=QPType.UD)
+    two.request(kind=QPType.UD)
     two.drive(us(10))
-    two.server.manager.reject(two.server.told(DatagramRequest).id, two.simulator.now)
+    two.server.manager.reject(two.server.event_of(DatagramRequest).id, two.simulator.now)
     two.drive(us(10))
-    answer = two.sent[-1].heard.message
+    answer = two.sent[-1].received.message
     assert isinstance(answer, SIDRREP)
     assert (answer.qpn, answer.q_key, answer.service_id) == (0, 0, DATAGRAMS)

@@ -29,11 +29,11 @@ from tests.ib.cm.stage import SERVICE, UP, MessageLink, Two, connected
 
 def test_by_hand_the_answer_waits_for_its_owner() -> None:
     two = Two(settings=DEFAULTS._replace(mra_timeout=22))
-    mine = two.ask(by_hand=True)
+    mine = two.request(by_hand=True)
     two.drive(us(10))
     two.server.accept(ConnParam(b"hello"))
     two.drive(seconds(12))
-    response = two.client.told(ConnectResponse)
+    response = two.client.event_of(ConnectResponse)
     assert response.private_data[:5] == b"hello"
     assert "MRA" in two.messages()
     assert two.server.state() is CMState.MRA_REP_RCVD
@@ -45,7 +45,7 @@ def test_by_hand_the_answer_waits_for_its_owner() -> None:
 
 def test_an_mra_puts_the_next_request_off() -> None:
     two = deaf()
-    two.ask()
+    two.request()
     conn = two.client.connection()
     first = conn.deadline
     Forger(two.client, two.server).mra(conn, Message.REQ, 22)
@@ -56,7 +56,7 @@ def test_an_mra_puts_the_next_request_off() -> None:
 
 def test_a_peer_may_not_put_off_for_hours() -> None:
     two = deaf()
-    two.ask()
+    two.request()
     conn = two.client.connection()
     Forger(two.client, two.server).mra(conn, Message.REQ, 31)
     assert conn.deadline == (4096 << LONGEST_EXPONENT) + conn.period
@@ -65,10 +65,10 @@ def test_a_peer_may_not_put_off_for_hours() -> None:
 
 def test_an_mra_is_sent_until_the_owner_accepts() -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(seconds(60))
     assert two.messages() == ["REQ", "REQ", "MRA"]
-    mra = two.sent[-1].heard.message
+    mra = two.sent[-1].received.message
     assert isinstance(mra, MRA)
     assert (mra.message_mraed, mra.service_timeout) == (Message.REQ, DEFAULTS.mra_timeout)
     assert two.server.names() == ["ConnectRequest"]
@@ -81,12 +81,12 @@ def test_a_disconnect_of_the_client_is_an_event_of_the_server() -> None:
     two, mine, peers = connected()
     two.client.disconnect()
     two.drive(us(10))
-    assert two.server.told(Disconnected) == Disconnected(two.server.connection().id)
+    assert two.server.event_of(Disconnected) == Disconnected(two.server.connection().id)
     assert (two.client.nic.query_qp(mine).qp_state, peers.state) == (QPState.ERR, QPState.RTS)
     assert two.client.names() == ["Established"]
     two.server.disconnect()
     two.drive(us(10))
-    assert two.client.told(Disconnected)
+    assert two.client.event_of(Disconnected)
     assert two.client.state() is two.server.state() is CMState.TIMEWAIT
     two.drive()
     assert two.client.is_clean()
@@ -102,7 +102,7 @@ def test_answers_repeat_the_transaction_of_what_they_answer(by_client: bool) -> 
     two.drive(us(10))
     second.disconnect()
     two.drive(us(10))
-    req, rep, rtu, dreq, drep = (sent.heard.tid for sent in two.sent)
+    req, rep, rtu, dreq, drep = (sent.received.tid for sent in two.sent)
     assert req == rep == rtu == two.client.connection().tid
     assert dreq == drep == first.connection().tid
     assert two.client.connection().tid != two.server.connection().tid
@@ -177,8 +177,8 @@ def test_a_connection_that_ended_may_be_destroyed_with_its_events_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     two = Two(listens=False)
-    monkeypatch.setattr(two.client, "hear", list)  # the owner takes no event
-    two.ask()
+    monkeypatch.setattr(two.client, "take_events", list)  # the owner takes no event
+    two.request()
     number = two.client.connection().id
     two.drive()
     assert number not in two.client.manager.registry
@@ -193,10 +193,10 @@ def test_an_alternate_path_is_not_taken_and_the_rep_says_so() -> None:
     forger = Forger(two.server, two.client)
     mad = forger.req_bytes()
     at = MAD.SIZE + REQ.SIZE + AlternatePath.SIZE
-    forger.tell(mad[:at] + AlternatePath(local_lid=1).build() + mad[at + AlternatePath.SIZE :])
+    forger.deliver(mad[:at] + AlternatePath(local_lid=1).build() + mad[at + AlternatePath.SIZE :])
     two.server.accept()
     two.drive(us(10))
-    rep = two.sent[-1].heard.message
+    rep = two.sent[-1].received.message
     assert isinstance(rep, REP)
     assert rep.failover_accepted == FailoverAccepted.NOT_SUPPORTED
 
@@ -241,7 +241,7 @@ def test_hundreds_of_connections_come_and_go() -> None:
     client.when[Established] = lambda event: client.manager.disconnect(event.id, two.simulator.now)
     for _ in range(3):
         for _ in range(40):
-            two.ask()
+            two.request()
         two.drive()
     assert client.names().count("TimewaitExit") == server.names().count("TimewaitExit") == 120
     assert client.is_clean()

@@ -45,7 +45,7 @@ def test_a_connection_is_of_a_queue_pair_of_this_adapter(qp: Callable[[Two], Any
 @pytest.mark.parametrize("kind", [QPType.RC, QPType.UD])
 def test_a_connection_is_granted_with_a_queue_pair_of_this_adapter(kind: QPType) -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
     foreign = two.client.qp(kind)
     number = two.server.connection().id

@@ -57,12 +57,12 @@ def answers(two: Two) -> list[ReceivedMad]:
     frames: list[bytes] = []
     while burst := two.server.nic.transmit(two.simulator.now):
         frames += burst
-    return [heard for heard in map(message_in, frames) if heard is not None]
+    return [received for received in map(message_in, frames) if received is not None]
 
 
 def reasons(two: Two) -> list[int]:
     """The reasons of the REJs among those."""
-    messages = [heard.message for heard in answers(two)]
+    messages = [received.message for received in answers(two)]
     return [message.reason for message in messages if isinstance(message, REJ)]
 
 
@@ -75,14 +75,14 @@ def test_a_request_that_the_owner_does_not_answer_expires(looks: bool) -> None:
     forger = Forger(two.server, two.client)
     forger.sidr_req() if looks else forger.req()
     conn, kind = two.server.connection(), DatagramRequest if looks else ConnectRequest
-    assert two.server.told(kind).id == conn.id
+    assert two.server.event_of(kind).id == conn.id
     tries = DEFAULTS.max_cm_retries + 1
     waits = tries * (ANSWER_TIME if looks else conn.period)
     two.drive(waits - 1)
     assert len(two.server.manager.registry) == 1
     two.drive(1)
     assert len(two.server.manager.registry) == 0
-    assert two.server.told(Unreachable).id == conn.id
+    assert two.server.event_of(Unreachable).id == conn.id
     assert two.server.is_clean()
 
 
@@ -115,7 +115,7 @@ def test_a_peer_in_a_hurry_still_gives_the_owner_time() -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
     hasty = changed(forger.req_bytes(), REQ, local_cm_response_timeout=0, max_cm_retries=0)
-    forger.tell(hasty)
+    forger.deliver(hasty)
     assert (two.server.connection().deadline or 0) == ANSWER_TIME
 
 
@@ -137,7 +137,7 @@ def test_a_peer_that_floods_keeps_no_other_out() -> None:
     assert conn in pending
     two.server.manager.accept(conn.id, two.server.qp(), two.simulator.now)
     other.rtu(conn)
-    assert two.server.told(Established).id == conn.id
+    assert two.server.event_of(Established).id == conn.id
 
 
 def test_only_requests_that_can_be_answered_are_events() -> None:
@@ -155,9 +155,9 @@ def test_only_requests_that_can_be_answered_are_events() -> None:
 def test_a_request_that_lost_its_place_after_its_event_is_unreachable() -> None:
     two = deaf()
     flood(two, BACKLOG)
-    first, *_ = two.server.hear() or two.server.heard
+    first, *_ = two.server.take_events() or two.server.received
     peer(two, 9).req()
-    assert two.server.told(Unreachable).id == first.id
+    assert two.server.event_of(Unreachable).id == first.id
 
 
 def test_many_peers_keep_no_other_out_for_long() -> None:
@@ -186,7 +186,7 @@ def test_a_flood_that_looks_for_datagrams_keeps_no_other_out() -> None:
     answers(two)
     other = peer(two, 9)
     other.sidr_req()
-    (refused,) = [heard.message for heard in answers(two)]
+    (refused,) = [received.message for received in answers(two)]
     assert isinstance(refused, SIDRREP)
     assert (refused.status, refused.request_id) == (SIDRStatus.REJECTED, 1)
     registry = two.server.manager.registry

@@ -77,7 +77,7 @@ def test_frames_together_do_what_they_do_one_by_one() -> None:
     told = []
     for together in (False, True):
         two = Two()
-        qp = two.ask()
+        qp = two.request()
         frames = two.client.port.transmit(0)
         two.server.port.receive_all(frames, 0)
         (request,) = two.server.port.events()

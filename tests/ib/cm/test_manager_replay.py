@@ -66,27 +66,27 @@ class Chosen:
 
 
 def message_of(seen: Seen) -> ReceivedMad:
-    heard = message_in(seen.data)
-    assert heard is not None
-    return heard
+    received = message_in(seen.data)
+    assert received is not None
+    return received
 
 
 def transaction(frames: tuple[Seen, ...], gid: bytes) -> int:
     """The transaction of an end's own requests; any, where it makes none."""
-    heard = (message_of(seen) for seen in frames if seen.source == gid)
-    return next((one.tid for one in heard if isinstance(one.message, REQ | DREQ)), 1)
+    received = (message_of(seen) for seen in frames if seen.source == gid)
+    return next((one.tid for one in received if isinstance(one.message, REQ | DREQ)), 1)
 
 
 def drawn(frames: tuple[Seen, ...], gid: bytes) -> Iterator[int]:
     """What the manager of one end drew."""
     for seen in frames:
-        heard = message_of(seen)
-        message = heard.message
+        received = message_of(seen)
+        message = received.message
         if seen.source == gid and isinstance(message, REQ | REP):
             yield from (message.local_comm_id, transaction(frames, gid), message.starting_psn)
             return
         if seen.source == gid and isinstance(message, SIDRREQ):
-            yield from (message.request_id, heard.tid)
+            yield from (message.request_id, received.tid)
             return
         if seen.source == gid:
             yield from (1, 1)  # a passive manager's own number is on no wire
@@ -120,7 +120,7 @@ class Player:
             if qp.qp_num == number:
                 return qp
 
-    def hear(self, attribute: CMAttribute) -> list[CMEvent]:
+    def take_events(self, attribute: CMAttribute) -> list[CMEvent]:
         """Hand over the peer's message of this kind; what its owner is told."""
         seen = self._seen(attribute, self.other)
         self.port.receive(seen.data, seen.time)
@@ -170,15 +170,15 @@ def with_free_fields(ours: bytes, seen: Seen) -> bytes:
 
 def connected(player: Player, service: int, asks: ConnParam) -> tuple[REQ, QueuePair, int]:
     """The active end up to the RTU: its request, its queue pair, and its connection's id."""
-    heard = player.said(CMAttribute.REQ)
-    req, header = heard.message, heard.ip_header
+    received = player.said(CMAttribute.REQ)
+    req, header = received.message, received.ip_header
     assert isinstance(req, REQ)
     assert header is not None
     qp = player.qp(QPType.RC, req.local_qpn)
     manager = player.port.manager
     number = manager.connect(qp, player.path, service, 0, asks, source_port=header.source_port)
     player.sends(CMAttribute.REQ)
-    (told,) = player.hear(CMAttribute.REP)
+    (told,) = player.take_events(CMAttribute.REP)
     assert isinstance(told, Established)
     player.sends(CMAttribute.RTU)
     return req, qp, number
@@ -197,7 +197,7 @@ def test_rping_from_the_active_side() -> None:
     assert (attributes.timeout, attributes.retry_cnt, attributes.rnr_retry) == (19, 7, 7)
     player.port.manager.disconnect(number, 0)
     player.sends(CMAttribute.DREQ)
-    assert player.hear(CMAttribute.DREP) == [Disconnected(number)]
+    assert player.take_events(CMAttribute.DREP) == [Disconnected(number)]
     assert player.is_silent()
     assert player.compared == ["REQ", "RTU", "DREQ"]
 
@@ -207,7 +207,7 @@ def test_rping_from_the_passive_side() -> None:
     rep, manager = player.said(CMAttribute.REP).message, player.port.manager
     assert isinstance(rep, REP)
     manager.listen(RPING)
-    (asked,) = player.hear(CMAttribute.REQ)
+    (asked,) = player.take_events(CMAttribute.REQ)
     assert isinstance(asked, ConnectRequest)
     assert (asked.responder_resources, asked.initiator_depth) == (1, 1)
     assert asked.private_data == bytes(56)
@@ -215,8 +215,8 @@ def test_rping_from_the_passive_side() -> None:
     manager.accept(asked.id, qp, 0, ONE_AND_ONE)
     assert player.nic.query_qp(qp).qp_state is QPState.RTS
     player.sends(CMAttribute.REP)
-    assert player.hear(CMAttribute.RTU) == [Established(asked.id, bytes(224))]
-    assert player.hear(CMAttribute.DREQ) == [Disconnected(asked.id)]
+    assert player.take_events(CMAttribute.RTU) == [Established(asked.id, bytes(224))]
+    assert player.take_events(CMAttribute.DREQ) == [Disconnected(asked.id)]
     assert player.is_silent()
     manager.disconnect(asked.id, 0)
     assert player.nic.query_qp(qp).qp_state is QPState.ERR
@@ -228,7 +228,7 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
     """The queue pair sends as Linux's did: same numbers, same PSNs, same UDP source port."""
     player = Player("rxe61_rping", active=False)
     player.port.manager.listen(RPING)
-    (asked,) = player.hear(CMAttribute.REQ)
+    (asked,) = player.take_events(CMAttribute.REQ)
     assert isinstance(asked, ConnectRequest)
     qp = player.qp(QPType.RC, 0x11)
     player.port.manager.accept(asked.id, qp, 0, ONE_AND_ONE)
@@ -248,7 +248,7 @@ def test_rpings_data_follow_the_connection_that_was_made() -> None:
 def test_ucmatose_from_the_active_side() -> None:
     player = Player("rxe61_ucmatose", active=True)
     _, _, number = connected(player, UCMATOSE, UCMATOSE_ASKS)
-    assert player.hear(CMAttribute.DREQ) == [Disconnected(number)]
+    assert player.take_events(CMAttribute.DREQ) == [Disconnected(number)]
     player.port.manager.disconnect(number, 0)
     player.sends(CMAttribute.DREP)
     assert player.is_silent()
@@ -260,16 +260,16 @@ def test_ucmatose_from_the_passive_side() -> None:
     rep, manager = player.said(CMAttribute.REP).message, player.port.manager
     assert isinstance(rep, REP)
     manager.listen(UCMATOSE)
-    (asked,) = player.hear(CMAttribute.REQ)
+    (asked,) = player.take_events(CMAttribute.REQ)
     assert isinstance(asked, ConnectRequest)
     assert (asked.retry_count, asked.rnr_retry_count) == (5, 0)
     qp = player.qp(QPType.RC, rep.local_qpn)
     manager.accept(asked.id, qp, 0, UCMATOSE_ASKS._replace(rnr_retry_count=rep.rnr_retry_count))
     player.sends(CMAttribute.REP)
-    assert player.hear(CMAttribute.RTU) == [Established(asked.id, bytes(224))]
+    assert player.take_events(CMAttribute.RTU) == [Established(asked.id, bytes(224))]
     manager.disconnect(asked.id, 0)
     player.sends(CMAttribute.DREQ)
-    assert player.hear(CMAttribute.DREP) == [Disconnected(asked.id)]
+    assert player.take_events(CMAttribute.DREP) == [Disconnected(asked.id)]
     assert player.is_silent()
     assert player.compared == ["REP", "DREQ"]
 
@@ -284,7 +284,7 @@ def test_udaddy_from_the_active_side() -> None:
     port = header.source_port
     number = player.port.manager.connect(qp, player.path, UDADDY, 0, source_port=port)
     player.sends(CMAttribute.SIDR_REQ)
-    (told,) = player.hear(CMAttribute.SIDR_REP)
+    (told,) = player.take_events(CMAttribute.SIDR_REP)
     assert isinstance(told, Resolved)
     assert (told.id, told.remote_qpn, told.remote_qkey) == (number, answer.qpn, RDMA_UDP_QKEY)
     assert (qp.state, qp.qkey) == (QPState.RTS, RDMA_UDP_QKEY)
@@ -296,7 +296,7 @@ def test_udaddy_from_the_passive_side() -> None:
     answer = player.said(CMAttribute.SIDR_REP).message
     assert isinstance(answer, SIDRREP)
     player.port.manager.listen(UDADDY, datagrams=True)
-    (asked,) = player.hear(CMAttribute.SIDR_REQ)
+    (asked,) = player.take_events(CMAttribute.SIDR_REQ)
     assert isinstance(asked, DatagramRequest)
     assert asked.private_data == bytes(180)
     player.port.manager.accept(asked.id, player.qp(QPType.UD, answer.qpn), 0)

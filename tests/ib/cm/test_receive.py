@@ -31,7 +31,7 @@ class Recorder(Forger):
         super().__init__(side, peer)
         self.said: list[bytes] = []
 
-    def tell(self, mad: bytes) -> None:
+    def deliver(self, mad: bytes) -> None:
         self.said.append(mad)
 
 
@@ -48,7 +48,7 @@ def noise(random: Random, like: list[bytes]) -> Iterator[bytes]:
 
 def answer(random: Random, side: Side, start: int) -> None:
     """An owner who now and then does something about what it was told since."""
-    for event in side.heard[start:]:
+    for event in side.received[start:]:
         conn = side.manager.registry.get(event.id)
         if conn is None or random.random() < 0.3:
             continue
@@ -71,11 +71,11 @@ def test_no_message_raises_and_all_ends_in_time(seed: int) -> None:
     recorder = Recorder(side, forger.peer)
     for say in SAY.values():
         say(recorder, conn)
-    kept = len(side.heard)
+    kept = len(side.received)
     for mad in noise(random, recorder.said):
-        forger.tell(mad)
+        forger.deliver(mad)
         answer(random, side, kept)
-        kept = len(side.heard)
+        kept = len(side.received)
         if random.random() < 0.05:
             two.drive(random.randrange(10**9))
     for left in tuple(side.manager.registry):
@@ -90,10 +90,10 @@ def test_a_message_of_the_peers_about_another_connection_changes_nothing(what: I
     """Its own id is that of another: an old connection, whose number we gave out again."""
     two, _, _ = connected()
     conn = two.client.connection()
-    before = len(two.client.heard)
+    before = len(two.client.received)
     SAY[what](Forger(two.client, two.server), conn)
     assert conn.peer_id != PEER_ID
-    assert (conn.state, two.client.heard[before:]) == (UP, [])
+    assert (conn.state, two.client.received[before:]) == (UP, [])
     assert two.client.manager.ignored == {Ignored.UNKNOWN: 1}
 
 
@@ -101,9 +101,9 @@ def test_a_message_of_the_peers_about_another_connection_changes_nothing(what: I
 def test_datagrams_of_another_length_are_none(length: int) -> None:
     two = deaf()
     forger = Forger(two.server, two.client)
-    forger.tell((forger.req_bytes() * 16)[:length])
+    forger.deliver((forger.req_bytes() * 16)[:length])
     assert two.server.is_clean()
-    assert two.server.heard == []
+    assert two.server.received == []
     forger.req()
     assert two.server.names() == ["ConnectRequest"]
 
@@ -124,7 +124,7 @@ def test_other_management_is_not_for_here(fields: dict[str, int]) -> None:
     forger = Forger(two.server, two.client)
     mad = forger.req_bytes()
     head = MAD.parse(mad).replace(**fields)
-    forger.tell(head.build() + mad[MAD.SIZE :])
+    forger.deliver(head.build() + mad[MAD.SIZE :])
     assert two.server.manager.ignored == {Ignored.MALFORMED: 1}
     assert two.server.is_clean()
 
@@ -142,7 +142,7 @@ def test_other_versions_of_the_class_are_ignored() -> None:
     conn = two.server.connection()
     mad = of(CMAttribute.RTU, 1, RTU(conn.peer_id, conn.id))
     forger = Forger(two.server, two.client)
-    forger.tell(MAD.parse(mad).replace(class_version=1).build() + mad[MAD.SIZE :])
+    forger.deliver(MAD.parse(mad).replace(class_version=1).build() + mad[MAD.SIZE :])
     assert two.server.manager.ignored == {Ignored.VERSION: 1}
 
 
@@ -189,7 +189,7 @@ def test_the_same_request_many_times_is_one() -> None:
 
 def test_what_a_manager_took_it_gives_back() -> None:
     two = Two()
-    two.ask()
+    two.request()
     two.drive(us(10))
     nic = two.server.nic
     two.server.accept()

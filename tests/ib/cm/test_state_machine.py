@@ -88,7 +88,7 @@ Scene = tuple[Two, Side, Forger, Connection]
 
 def _asking(kind: QPType = QPType.RC) -> Scene:
     two = deaf()
-    two.ask(kind=kind, by_hand=True)
+    two.request(kind=kind, by_hand=True)
     return two, two.client, Forger(two.client, two.server), two.client.connection()
 
 
@@ -113,7 +113,7 @@ def _mra_rep_sent() -> Scene:
 def _established() -> Scene:
     two, side, forger, conn = _rep_rcvd()
     side.manager.establish(conn.id, 0)
-    side.hear()
+    side.take_events()
     return two, side, forger, conn
 
 
@@ -240,10 +240,10 @@ def test_a_message_from_another_address_changes_nothing(
     del to
     two, side, _, conn = SCENES[state]()
     thief = two.bystander()
-    before = conn.state, conn.deadline, len(side.heard)
+    before = conn.state, conn.deadline, len(side.received)
     elsewhere = Forger(side, thief)
     SAY[what](elsewhere, conn)
-    others = [told for told in side.heard[before[2] :] if told.id == conn.id]
+    others = [told for told in side.received[before[2] :] if told.id == conn.id]
     assert (conn.state, conn.deadline, others) == (*before[:2], [])
 
 
@@ -275,25 +275,25 @@ def test_time_ends_every_wait(state: CMState) -> None:
 @pytest.mark.parametrize("state", SCENES)
 def test_from_every_state_its_owner_can_leave_and_nothing_is_left(state: CMState) -> None:
     two, side, _, conn = SCENES[state]()
-    told = len(side.heard)
+    told = len(side.received)
     side.manager.destroy(conn.id, two.simulator.now)
     two.drive()
     assert side.is_clean()
-    assert side.heard[told:] == []
+    assert side.received[told:] == []
     assert conn.qp is None
 
 
 @pytest.mark.parametrize("state", SCENES)
 def test_events_that_were_not_taken_are_dropped_with_their_connection(state: CMState) -> None:
     two, side, _, conn = SCENES[state]()
-    before = len(side.heard)
+    before = len(side.received)
     other = Established(conn.id ^ 1, b"")
     for event in (Established(conn.id, b"1"), other, Established(conn.id, b"2")):
         side.manager.report(conn, event)
     side.manager.destroy(conn.id, two.simulator.now)
     two.drive()
-    side.hear()
-    assert side.heard[before:] == [other]
+    side.take_events()
+    assert side.received[before:] == [other]
 
 
 @pytest.mark.parametrize("state", SCENES)

@@ -82,7 +82,7 @@ class Side:
             return Pair(seen.qpn, 0, QPType.UD)
         return Pair(seen.qpn, self._other(seen, self._peer_qpns), TYPES[seen.shape.service])
 
-    def _other(self, seen: Seen, heard: set[int]) -> int:
+    def _other(self, seen: Seen, received: set[int]) -> int:
         """Of the numbers that frames go to, the one that gives this frame's UDP source port.
 
         Where no frame goes to that end, both had the same number.
@@ -90,7 +90,7 @@ class Side:
         udp = seen.header(UDP)
         assert udp is not None
         label = self.flow_label
-        fitting = (qpn for qpn in heard if udp_source_port(label, qpn, seen.qpn) == udp.srcport)
+        fitting = (qpn for qpn in received if udp_source_port(label, qpn, seen.qpn) == udp.srcport)
         return next(fitting, seen.qpn)
 
     def of(self, pair: Pair, frames: Iterable[Seen], *, response: bool) -> list[Seen]:

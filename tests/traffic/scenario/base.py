@@ -168,7 +168,7 @@ def noded(value: Any, places: Iterator[int]) -> Node:
     return Pairs(tuple((key, one) for key, one in pairs if isinstance(key, Scalar)), mark)
 
 
-def told(root: Node) -> tuple[Mistake, ...]:
+def errors_of(root: Node) -> tuple[Mistake, ...]:
     """What is amiss with a tree."""
     try:
         read_tree(root, Diagnostics("it.yaml"))

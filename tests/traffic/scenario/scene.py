@@ -110,7 +110,7 @@ def expecting(scenario: Scenario, *expectations: Expectation) -> Scenario:
     return scenario.model_copy(update={"expectations": expectations})
 
 
-def told(outcome: Outcome) -> list[str]:
+def failures_of(outcome: Outcome) -> list[str]:
     """What the failures say, without their place in the file."""
     source = outcome.scenario.source
     prefix = f"{source}:{MARK.line}:{MARK.column}: "
@@ -119,4 +119,4 @@ def told(outcome: Outcome) -> list[str]:
 
 def failures(scenario: Scenario, *expectations: Expectation) -> list[str]:
     """What becomes of a scenario with these expectations."""
-    return told(play(expecting(scenario, *expectations)))
+    return failures_of(play(expecting(scenario, *expectations)))

@@ -12,7 +12,7 @@ from rdmawire.traffic.scenario.document import MAX_MISTAKES
 from rdmawire.traffic.scenario.model import homes
 from rdmawire.traffic.scenario.model.step import VERBS
 from tests.effort import examples
-from tests.traffic.scenario.base import base, mistakes_of, noded, told
+from tests.traffic.scenario.base import base, errors_of, mistakes_of, noded
 
 EVERYTHING = Path(__file__).with_name("everything.yaml").read_text()
 SHORTEST = Path(__file__).with_name("shortest.yaml").read_text()
@@ -90,7 +90,7 @@ def test_values_in_the_place_of_others(changes: list[tuple[tuple[Any, ...], Any]
     for place, value in changes:
         with suppress(LookupError, TypeError):
             put(document, place, value)
-    for mistake in told(noded(document, count(1))):
+    for mistake in errors_of(noded(document, count(1))):
         assert mistake.mark is not None
         assert mistake.found
         assert mistake.expected

@@ -21,12 +21,12 @@ from tests.traffic.scenario.base import (
     TEXT,
     at,
     base,
+    errors_of,
     mistakes_of,
     node_at,
     noded,
     parsed,
     read,
-    told,
 )
 
 
@@ -137,14 +137,14 @@ WITH_SAMPLES = [
 @pytest.mark.parametrize("row", WITH_SAMPLES, ids=str)
 def test_a_good_value_is_read(row: Row) -> None:
     good = GOOD.get((row.section.called, row.key), row.row.type.examples[0])
-    assert told(changed(row, parsed(good))) == ()
+    assert errors_of(changed(row, parsed(good))) == ()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_list_in_a_list_is_a_mistake_in_its_place(row: Row) -> None:
     root = changed(row, [["?"]])
     lists = node_at(root, (*PLACES[row.section.called], row.key))
-    assert {one.mark for one in told(root)} & {lists.mark, node_at(lists, (0,)).mark}
+    assert {one.mark for one in errors_of(root)} & {lists.mark, node_at(lists, (0,)).mark}
 
 
 STRANGE = "?!"
@@ -157,14 +157,14 @@ WORDY = [row for row in ROWS if not any(row.row.type is one for one in WORDLESS)
 def test_a_strange_word_is_a_mistake_in_its_place(row: Row) -> None:
     root = changed(row, STRANGE)
     value = node_at(root, (*PLACES[row.section.called], row.key))
-    assert value.mark in {one.mark for one in told(root)}
+    assert value.mark in {one.mark for one in errors_of(root)}
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.called)
 def test_unknown_keys_are_mistakes(section: type[Section]) -> None:
     document = base()
     at(document, PLACES[section.called])["zzz"] = "1"
-    (mistake,) = told(noded(document, count(1)))
+    (mistake,) = errors_of(noded(document, count(1)))
     assert mistake.found == "key 'zzz'"
     assert mistake.expected.startswith(f"a key of {section.called}")
 
@@ -176,7 +176,7 @@ NEEDED = [row for row in ROWS if row.row.needed]
 def test_needed_keys_are_missed(row: Row) -> None:
     document = base()
     del at(document, PLACES[row.section.called])[row.key]
-    found = {mistake.found for mistake in told(noded(document, count(1)))}
+    found = {mistake.found for mistake in errors_of(noded(document, count(1)))}
     assert f"{row.section.called} without '{row.key}'" in found
 
 

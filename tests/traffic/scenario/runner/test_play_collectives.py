@@ -38,7 +38,7 @@ def played(*steps: str, **more: Any) -> Outcome:
     return play(read_scenario_text(scenario(*steps, **more), "it.yaml"))
 
 
-def told(outcome: Outcome) -> list[str]:
+def failures_of(outcome: Outcome) -> list[str]:
     return [failure.text("it.yaml").partition(": ")[2] for failure in outcome.failures]
 
 
@@ -48,7 +48,7 @@ AMONG = "among: [a, b, c, d], size: 64 KiB"
 @pytest.mark.parametrize("verb", COLLECTIVES)
 def test_each_operation_is_done_over_the_network_of_the_scenario(verb: str) -> None:
     outcome = played(f"{verb}: {{{AMONG}}}")
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     (step,) = outcome.steps
     assert step.endings == {"SUCCESS": 1}
     assert all(outcome.counters[f"{host}-leaf.frames"] > 0 for host in HOSTS)
@@ -62,7 +62,7 @@ def test_each_operation_is_done_over_the_network_of_the_scenario(verb: str) -> N
 def test_settings_are_those_of_the_operation(settings: str) -> None:
     plain = played(f"allreduce: {{{AMONG}, channels: 1}}")
     other = played(f"allreduce: {{{AMONG}, {settings}}}")
-    assert told(other) == []
+    assert failures_of(other) == []
     assert other.frames != plain.frames or "float32" in settings
 
 
@@ -78,7 +78,7 @@ def test_the_ring_sends_what_a_ring_sends() -> None:
 def test_ranks_are_in_the_order_of_the_list_and_the_root_has_the_values() -> None:
     step = "broadcast: {among: [d, b, a], size: 12 KiB, root: b, protocol: simple}"
     outcome = played(step)
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     sent = {host: outcome.counters[f"{host}.bytes"] for host in HOSTS}
     assert sent["c"] == 0
     assert sent["b"] >= 12 << 10
@@ -92,14 +92,14 @@ def test_frames_have_the_dscp_and_are_ecn_capable() -> None:
         expect="{packets: [{where: {ip.dscp: 26, ip.ecn: ECT_0}, count: 1..}, "
         "{where: {ip.dscp: 0}, count: 0}, {where: {ip.len: 1200..}, count: 0}]}",
     )
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
 
 
 def test_marks_slow_down_connections_with_congestion_control() -> None:
     marks = "[{mark: {nth: 5..20}}]"
     step = f"alltoall: {{{AMONG}, ecn: true, congestion: dcqcn}}"
     outcome = played(step, faults=marks)
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     assert sum(outcome.counters[f"{host}.cnps"] for host in HOSTS) > 0
 
 
@@ -116,7 +116,7 @@ def test_steps_after_it_begin_when_all_results_are_there() -> None:
         f"allgather: {{{AMONG}, after: one}}",
     )
     alone = played(f"allreduce: {{{AMONG}, at: 10 us}}")
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     assert [step.endings for step in outcome.steps] == [{"SUCCESS": 1}] * 2
     assert outcome.summary.virtual_ns > alone.summary.virtual_ns > 10_000
 
@@ -127,7 +127,7 @@ def test_two_at_once_share_the_network() -> None:
         "alltoall: {among: [a, b, c], size: 1536 KiB}",
         "alltoall: {among: [c, b, a], size: 1536 KiB}",
     )
-    assert told(both) == []
+    assert failures_of(both) == []
     assert both.summary.virtual_ns > 1.5 * alone.summary.virtual_ns
 
 
@@ -137,7 +137,7 @@ def test_losses_are_repaired() -> None:
         faults="[{drop: {chance: 0.05}}]",
         seed="3",
     )
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     assert outcome.counters["b-leaf.lost"] > 0
     assert outcome.summary.retransmits > 0
 
@@ -153,7 +153,7 @@ def test_the_same_scenario_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_hosts_may_have_ipv6_and_links_within() -> None:
     hosts = '{a: {address: "fd00::1"}, b: {topology: dgx-h200}, c: {}, d: {}}'
     outcome = played(f"allreduce: {{{AMONG}, protocol: simple}}", hosts=hosts)
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     plain = played(f"allreduce: {{{AMONG}, protocol: simple}}")
     assert outcome.summary.virtual_ns > plain.summary.virtual_ns
 
@@ -171,7 +171,7 @@ def test_a_wrong_result_is_reported_with_its_rank() -> None:
         "broadcast: {among: [a, b, c, d], size: 4 KiB, root: b, protocol: simple, channels: 1}",
         faults=fault,
     )
-    (failure,) = told(outcome)
+    (failure,) = failures_of(outcome)
     assert failure.startswith(
         f"broadcast: expected {RIGHT}, found rank 2 (c): the result is wrong at value "
     )
@@ -184,7 +184,7 @@ def test_a_failed_connection_is_reported_with_its_ranks() -> None:
         faults='[{drop: {where: {eth.src: "02:00:00:00:00:01"}}}]',
     )
     failed = "found from rank 0 (a) to rank 1 (b): the connection failed with RETRY_EXC_ERR"
-    assert told(outcome) == [
+    assert failures_of(outcome) == [
         f"it (allreduce): expected {RIGHT}, {failed}",
         "allgather: expected to be done, found it never began: it waits for it",
     ]
@@ -192,7 +192,7 @@ def test_a_failed_connection_is_reported_with_its_ranks() -> None:
 
 def test_an_operation_without_end_is_reported_with_a_rank() -> None:
     outcome = played(f"allreduce: {{{AMONG}, channels: 1}}", **{"time limit": "3 us"})
-    _, failure = told(outcome)
+    _, failure = failures_of(outcome)
     assert failure == (
         f"allreduce: expected {RIGHT}, "
         "found rank 0 (a) did not end: 4 of 4 ranks in channels are not done"
@@ -202,8 +202,8 @@ def test_an_operation_without_end_is_reported_with_a_rank() -> None:
 def test_memory_that_cannot_be_locked_is_a_refusal() -> None:
     hosts = "{a: {locked memory: 64 KiB}, b: {}, c: {}, d: {}}"
     step = f"allreduce: {{{AMONG}, refused: ENOMEM}}"
-    assert told(played(step, hosts=hosts)) == []
-    (failure,) = told(played(step.replace(", refused: ENOMEM", ""), hosts=hosts))
+    assert failures_of(played(step, hosts=hosts)) == []
+    (failure,) = failures_of(played(step.replace(", refused: ENOMEM", ""), hosts=hosts))
     assert failure.startswith("allreduce: expected no refusal, found ENOMEM")
 
 

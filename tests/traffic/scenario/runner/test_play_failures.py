@@ -23,6 +23,7 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     fault,
     holds,
     host,
@@ -33,7 +34,6 @@ from tests.traffic.scenario.scene import (
     scene,
     state,
     step,
-    told,
     write,
 )
 
@@ -220,7 +220,7 @@ def captured_at(point: str, *, arrived: bool = False) -> list[str]:
     scenario: Scenario = expecting(
         scene(write(), links=(link(lost),)), counts("server.naks", exactly(0))
     )
-    return told(play(scenario, points=[point], arrived=arrived))
+    return failures_of(play(scenario, points=[point], arrived=arrived))
 
 
 def test_frames_are_numbered_as_the_capture_has_them() -> None:
@@ -282,7 +282,7 @@ def test_what_is_flushed_behind_a_message_that_failed_is_not_counted_as_failed()
     refused = step("write", local=(SOURCE,), remote=BEYOND, status="REM_ACCESS_ERR")
     behind = step("send", inline=b"behind", status="WR_FLUSH_ERR", after=())
     outcome = play(scene(refused, behind))
-    assert outcome.passed, told(outcome)
+    assert outcome.passed, failures_of(outcome)
     assert outcome.summary.failed == 1
 
 
@@ -296,7 +296,7 @@ def test_idle_timers_take_no_time() -> None:
         lasts(Range(1, 20_000)),
     )
     outcome = play(scenario)
-    assert outcome.passed, told(outcome)
+    assert outcome.passed, failures_of(outcome)
     assert outcome.summary.virtual_ns < 20_000 < outcome.testbed.network.simulator.now
 
 

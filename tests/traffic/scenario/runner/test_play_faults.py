@@ -23,19 +23,19 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     fault,
     holds,
     link,
     packets,
     scene,
-    told,
     write,
 )
 
 CLIENT_MAC = b"\x02\0\0\0\0\1"
 
 
-def befallen(*faults: FaultPlan, **more: object) -> Scenario:
+def with_faults(*faults: FaultPlan, **more: object) -> Scenario:
     return scene(write(), links=(link(*faults),), **more)
 
 
@@ -43,10 +43,10 @@ def test_nth_counts_each_packet_by_itself(tmp_path: Path) -> None:
     """The third packet and the fifth, each twice: Lumina's psn with iterations 1 and 2."""
     lost = fault("drop", sent_by=CLIENT, packet=(3, 5), nth=(1, 2))
     outcome = play(
-        expecting(befallen(lost), holds(SINK, SOURCE), counts("client-server.lost", exactly(4))),
+        expecting(with_faults(lost), holds(SINK, SOURCE), counts("client-server.lost", exactly(4))),
         capture=tmp_path / "out.pcap",
     )
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     psns: Counter[int] = Counter()
     with open_capture(tmp_path / "out.pcap") as reader:
         for record in reader:
@@ -58,9 +58,9 @@ def test_nth_counts_each_packet_by_itself(tmp_path: Path) -> None:
 def test_answers_are_never_taken_for_the_packet() -> None:
     """Both ends begin with the same PSN; what is lost is the request alone."""
     lost = fault("drop", sent_by=SERVER, packet=(1,))
-    assert failures(befallen(lost), counts("client-server.lost", exactly(0))) == []
+    assert failures(with_faults(lost), counts("client-server.lost", exactly(0))) == []
     lost = fault("drop", sent_by=SERVER, nth=(1,))
-    assert failures(befallen(lost), counts("client-server.lost", exactly(1))) == []
+    assert failures(with_faults(lost), counts("client-server.lost", exactly(1))) == []
 
 
 def test_one_queue_pair_of_several_is_meant() -> None:
@@ -68,14 +68,16 @@ def test_one_queue_pair_of_several_is_meant() -> None:
     plan = connection(count=3)
     for of, number in ((0x11, 1), (0x12, 2), (0x13, 1)):
         where = {"bth.destqp": of, "bth.psn": 107, "eth.src": CLIENT_MAC}
-        assert failures(befallen(lost, connections=(plan,)), packets(exactly(number), where)) == []
+        assert (
+            failures(with_faults(lost, connections=(plan,)), packets(exactly(number), where)) == []
+        )
 
 
 def test_a_fault_for_all_queue_pairs_of_an_end_counts_each_by_itself() -> None:
     lost = fault("drop", sent_by=CLIENT, packet=(1,), nth=(1,))
     plan = connection(count=3)
     assert (
-        failures(befallen(lost, connections=(plan,)), counts("client-server.lost", exactly(3)))
+        failures(with_faults(lost, connections=(plan,)), counts("client-server.lost", exactly(3)))
         == []
     )
 
@@ -85,7 +87,7 @@ def test_psns_go_round() -> None:
     plan = connection(psn=(0xFFFFFE, 100))
     assert (
         failures(
-            befallen(lost, connections=(plan,)),
+            with_faults(lost, connections=(plan,)),
             packets(exactly(2), {"bth.psn": 1, "eth.src": CLIENT_MAC}),
             counts("client-server.lost", exactly(1)),
         )
@@ -112,21 +114,21 @@ OTHERS = [
 def test_every_other_fault_is_applied_and_counted(
     plan: FaultPlan, counter: str, times: int
 ) -> None:
-    scenario = befallen(plan, connections=(connection(ecn=True),))
+    scenario = with_faults(plan, connections=(connection(ecn=True),))
     found = failures(scenario, counts(f"client-server.{counter}", exactly(times)))
     refused = ["write on client/a: expected SUCCESS, found REM_ACCESS_ERR (frame 9)"]
     assert found == (refused if counter == "rewritten" else [])
 
 
 def test_what_is_not_ecn_capable_is_not_marked() -> None:
-    outcome = play(befallen(fault("mark")))
+    outcome = play(with_faults(fault("mark")))
     assert (outcome.counters["client-server.marked"], outcome.summary.marks) == (0, 0)
 
 
 def test_chance_is_the_seeds() -> None:
     def lost(seed: int) -> int:
         plan = fault("drop", chance=0.2)
-        outcome = play(befallen(plan, seed=seed))
+        outcome = play(with_faults(plan, seed=seed))
         return outcome.summary.lost
 
     assert [lost(1), lost(2)] == [lost(1), lost(2)]
@@ -140,7 +142,9 @@ def test_frames_beyond_the_links_mtu_are_lost() -> None:
         connections=(connection(attributes={"timeout": 3, "retry_cnt": 1}),),
     )
     outcome = play(expecting(scenario, counts("client-server.oversized", exactly(0))))
-    assert told(outcome) == ["counter client-server.oversized: expected 0, found 16 (frame 1)"]
+    assert failures_of(outcome) == [
+        "counter client-server.oversized: expected 0, found 16 (frame 1)"
+    ]
     assert outcome.summary.lost == 16
 
 

@@ -16,12 +16,12 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     holds,
     host,
     memory,
     scene,
     step,
-    told,
     write,
 )
 
@@ -57,7 +57,7 @@ def test_gpu_to_gpu_by_every_way(via: str, path: str, copies: int) -> None:
             counts("server.host_bytes", exactly(0)),
         )
     )
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     assert set(outcome.summary.paths) == {path}
 
 
@@ -130,12 +130,14 @@ def test_memory_that_a_gpu_has_no_room_for_is_a_failure() -> None:
 def test_memory_of_a_gpu_needs_its_driver(driver: str, via: str, errno: str) -> None:
     client, server = gpu_pair(via)
     outcome = play(scene(write(), hosts=(client, server.model_copy(update={driver: False}))))
-    (refused,) = [one for one in told(outcome) if "registration of server.sink" in one]
+    (refused,) = [one for one in failures_of(outcome) if "registration of server.sink" in one]
     assert f"found {errno} (" in refused
     other = "dmabuf" if driver == "peermem" else "peermem"
     both = gpu_pair(other)
     assert (
-        told(play(scene(write(), hosts=(both[0], both[1].model_copy(update={driver: False})))))
+        failures_of(
+            play(scene(write(), hosts=(both[0], both[1].model_copy(update={driver: False}))))
+        )
         == []
     )
 
@@ -143,7 +145,7 @@ def test_memory_of_a_gpu_needs_its_driver(driver: str, via: str, errno: str) -> 
 def test_memory_beyond_the_limit_is_refused() -> None:
     small = host("server", memory("sink")).model_copy(update={"locked_memory": 4096})
     outcome = play(scene(write(), hosts=(host("client", memory("source", content=COUNT)), small)))
-    assert any("ENOMEM" in one and "ulimit -l" in one for one in told(outcome))
+    assert any("ENOMEM" in one and "ulimit -l" in one for one in failures_of(outcome))
     enough = small.model_copy(update={"locked_memory": 8192})
     outcome = play(scene(write(), hosts=(host("client", memory("source", content=COUNT)), enough)))
-    assert told(outcome) == []
+    assert failures_of(outcome) == []

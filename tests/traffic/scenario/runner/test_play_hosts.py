@@ -19,6 +19,7 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     fault,
     holds,
     host,
@@ -27,7 +28,6 @@ from tests.traffic.scenario.scene import (
     packets,
     scene,
     step,
-    told,
     write,
 )
 
@@ -151,7 +151,7 @@ def test_addresses_are_those_of_the_plan_or_numbers() -> None:
         host("server", memory("sink"), profile="rxe"),
     )
     outcome = play(expecting(scene(write(), hosts=hosts), holds(SINK, SOURCE)))
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     client, server = (outcome.testbed.machines[name].host for name in ("client", "server"))
     assert (client.mac.hex(), client.gid.hex()[-2:]) == ("020000000099", "99")
     assert server.gid.hex() == "fd00" + "0" * 27 + "2"

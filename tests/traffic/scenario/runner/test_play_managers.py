@@ -28,6 +28,7 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     fault,
     holds,
     host,
@@ -37,7 +38,6 @@ from tests.traffic.scenario.scene import (
     scene,
     state,
     step,
-    told,
     write,
 )
 
@@ -81,7 +81,7 @@ def test_a_manager_connects_with_the_psns_of_the_plan_and_ends_it() -> None:
             event("Disconnected", exactly(1), of="client"),
         )
     )
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     (endpoint,) = outcome.testbed.endpoints["a"]
     assert endpoint.peer.qp.min_rnr_timer == endpoint.qp.min_rnr_timer == 3
 

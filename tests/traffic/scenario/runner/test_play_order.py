@@ -23,12 +23,12 @@ from tests.traffic.scenario.scene import (
     SINK,
     connection,
     failures,
+    failures_of,
     host,
     link,
     memory,
     scene,
     step,
-    told,
     write,
 )
 
@@ -47,7 +47,7 @@ class Passed(NamedTuple):
 
 def passed(scenario: Scenario, path: Path) -> list[Passed]:
     """The frames of a scenario that went as it should."""
-    assert told(play(scenario, capture=path / "out.pcap")) == []
+    assert failures_of(play(scenario, capture=path / "out.pcap")) == []
     found = []
     with open_capture(path / "out.pcap") as reader:
         for record in reader:

@@ -10,7 +10,7 @@ from rdmawire.traffic.scenario.model import Scenario
 from rdmawire.traffic.scenario.reader import read_scenario_text
 from rdmawire.traffic.scenario.runner.play import play
 from rdmawire.wire.inet import ECN, MACControl
-from tests.traffic.scenario.scene import told
+from tests.traffic.scenario.scene import failures_of
 
 INCAST = """\
 name: Two write to a third
@@ -73,7 +73,7 @@ def scenario_of(text: str, field: str, place: str) -> Scenario:
 
 def found(text: str, field: str, place: str) -> str:
     """How many frames there were, and which was the last one."""
-    (said,) = told(play(scenario_of(text, field, place)))
+    (said,) = failures_of(play(scenario_of(text, field, place)))
     return said.rpartition("found ")[2].partition("; nearest")[0]
 
 
@@ -92,7 +92,7 @@ def test_on_a_link_counts_what_a_tap_of_it_shows(
 ) -> None:
     path, place = tmp_path / "out.pcapng", f"on: {point}{', arrived: true' if arrived else ''}"
     scenario = scenario_of(INCAST, f"{field}: {value}", place)
-    (said,) = told(play(scenario, capture=path, points=[point], arrived=arrived))
+    (said,) = failures_of(play(scenario, capture=path, points=[point], arrived=arrived))
     with open_capture(path) as reader:
         numbers = [n for n, r in enumerate(reader, 1) if Fields(r.data).get(field) == value]
     assert numbers

@@ -23,6 +23,7 @@ from tests.traffic.scenario.scene import (
     exactly,
     expecting,
     failures,
+    failures_of,
     holds,
     host,
     memory,
@@ -30,7 +31,6 @@ from tests.traffic.scenario.scene import (
     scene,
     state,
     step,
-    told,
     write,
 )
 
@@ -212,7 +212,7 @@ def test_modify_takes_queue_pairs_through_states() -> None:
         step("modify", values={"state": "RTS", "attributes": {"timeout": 3}}),
     )
     outcome = play(expecting(scene(*steps), state(CLIENT, "RTS"), holds(SINK, SOURCE)))
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     (qp,) = (endpoint.qp for endpoint in outcome.testbed.endpoints["a"])
     assert qp.attributes.timeout == 3
 
@@ -249,7 +249,7 @@ def test_receives_of_a_connection_are_posted_before_all_work() -> None:
 def test_work_without_completion_is_over_when_it_is_posted() -> None:
     silent = write(flags=(), status=None, times=3000)
     outcome = play(scene(silent.model_copy(update={"local": (EIGHT,)})))
-    assert told(outcome) == []
+    assert failures_of(outcome) == []
     (run,) = outcome.steps
     assert (run.posted, run.endings) == (3000, {})
     assert outcome.summary.messages == 3000
