@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.effort import EFFORT
@@ -81,7 +81,6 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert heights[1] == pytest.approx(2 * heights[0])
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.text(), st.lists(st.integers()) | st.dictionaries(st.text(), st.text())))
 def test_data_is_json(value: dict[str, object]) -> None:
     assert json.loads(text_of(value)) == value

@@ -20,6 +20,7 @@ from rdmawire.verbs_service.protocol import (
     RING_HEADER,
     WORK_REQUEST,
 )
+from tests.effort import examples
 from tests.verbs_service.client import (
     SUCCESS,
     WRITE,
@@ -60,7 +61,7 @@ def ended(client: Connection) -> bool:
         return True
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_any_call_with_any_arguments_is_answered(
     service: Service, pair: tuple[End, End], data: st.DataObject
@@ -130,7 +131,7 @@ HEADS = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(st.binary(max_size=400), HEADS)
 def test_any_bytes_in_the_work_ring_harm_only_their_writer(
     service: Service, pair: tuple[End, End], data: bytes, head: int
@@ -147,7 +148,7 @@ FIELDS = [field.name for field in WORK_REQUEST.fields if field.name not in {"siz
 BITS = {field.name: field.bits for field in WORK_REQUEST.fields}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from([POST_SEND, POST_RECV, POST_SRQ_RECV]),
     st.dictionaries(st.sampled_from(FIELDS), NUMBERS, max_size=8),
