@@ -16,7 +16,7 @@ from rdmawire.verbs.qp_attr import QPAttributes, QPCap
 from rdmawire.verbs.srq import XRCReceiver
 from tests.stateful.arena import Arena
 from tests.stateful.flow import ARENA, Flow, Place
-from tests.stateful.words import MAX_PIECES
+from tests.stateful.strategies import MAX_PIECES
 
 CAP: Final = QPCap(32, 32, MAX_PIECES, MAX_PIECES, 300)
 ENDLESS: Final = 7

@@ -32,21 +32,21 @@ from tests.stateful.connection import (
     reliable,
 )
 from tests.stateful.flow import INLINE, Flow, Place, Way, found_receive
-from tests.stateful.words import (
-    CALM,
+from tests.stateful.strategies import (
     CUTS,
     FLAGS,
     LENGTHS,
+    LINK_FAULTS,
     LONGEST,
     MTUS,
+    NO_FAULTS,
     NUMBERS_32,
     NUMBERS_64,
     PSNS,
     SPOTS,
-    WEATHERS,
     Length,
+    LinkFaults,
     Spot,
-    Weather,
     cut,
 )
 
@@ -125,7 +125,7 @@ class Reliable(RuleBasedStateMachine):
             self.flows += flows_between(self.simulator, *ends)
         self.places = {flow.sender: None for flow in self.flows}
         self.places |= {flow.receiver: None for flow in self.flows}
-        self.weather = CALM
+        self.faults = NO_FAULTS
         self.spare: dict[Flow, list[Region | MemoryWindow]] = {flow: [] for flow in self.flows}
 
     # What is needed to post.
@@ -329,11 +329,11 @@ class Reliable(RuleBasedStateMachine):
         if room and len(flow.receives) < CAP.max_recv_wr:
             flow.post_receive(cut(size, cuts), gap)
 
-    @rule(weather=WEATHERS)
-    def change_weather(self, weather: Weather) -> None:
+    @rule(faults=LINK_FAULTS)
+    def change_faults(self, faults: LinkFaults) -> None:
         self.settle()
-        self.weather = weather
-        weather.rule(self.link)
+        self.faults = faults
+        faults.rule(self.link)
 
     @rule(time=st.sampled_from([0, us(1), us(3), us(700)]))
     def wait(self, time: int) -> None:
@@ -350,7 +350,7 @@ class Reliable(RuleBasedStateMachine):
         self.simulator.run()
         self.check_completions()
         for flow in self.flows:
-            flow.check(strict=self.weather.calm)
+            flow.check(strict=self.faults.are_none)
         for place in self.places:
             assert place.qp.state is QPState.RTS
             place.arena.check()

@@ -29,7 +29,7 @@ from tests.effort import searching
 from tests.stateful.connection import PATIENCE, Lan, connect, flows_between, lan, reliable
 from tests.stateful.failures import FAILURES, MTU_256, Failure, remote
 from tests.stateful.flow import NUMBERS, SOURCE, Flow, Way
-from tests.stateful.words import PSNS
+from tests.stateful.strategies import PSNS
 
 _W, _O = WCStatus, SendOpcode
 LENGTHS = st.sampled_from([0, 1, MTU_256, MTU_256 + 1, 3 * MTU_256])

@@ -7,7 +7,7 @@ from rdmawire.fabric.host import Host
 from rdmawire.verbs.enums import QPState, WCOpcode
 from tests.effort import searching
 from tests.stateful.hostile import SECRET, Attacker, Victim
-from tests.stateful.words import PSNS
+from tests.stateful.strategies import PSNS
 
 LEAK = SECRET[:6]
 

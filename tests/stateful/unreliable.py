@@ -1,6 +1,6 @@
 """Random messages on unreliable connections and datagrams, three hosts, whatever the link does.
 
-In calm weather the model is exact. Otherwise messages may be lost, come twice or overtake one
+Without faults the model is exact. Otherwise messages may be lost, come twice or overtake one
 another; but each that a receive reports was sent, and is complete; receives are taken in order,
 and memory holds what some WRITE put there, or what was there before.
 """
@@ -21,20 +21,20 @@ from rdmawire.verbs.wr import VERBS, RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 from tests.stateful.connection import CAP, PATIENCE, PATIENT, Machine, connect, lan, place
 from tests.stateful.flow import INLINE, NUMBERS, Place
-from tests.stateful.words import (
-    CALM,
+from tests.stateful.strategies import (
     CUTS,
     FLAGS,
     LENGTHS,
+    LINK_FAULTS,
     LONGEST,
     MTUS,
+    NO_FAULTS,
     NUMBERS_32,
     PSNS,
     SPOTS,
-    WEATHERS,
     Length,
+    LinkFaults,
     Spot,
-    Weather,
     cut,
 )
 
@@ -105,7 +105,7 @@ class Unreliable(RuleBasedStateMachine):
         self.simulator, self.link, self.machines = lan(3, profiles, ipv6=ipv6, latency=us(1))
         attributes = PATIENCE._replace(path_mtu=mtu)
         self.mtu = 128 << mtu
-        self.weather = CALM
+        self.faults = NO_FAULTS
         self.connected = [end for n in range(3) for end in self._connect(n, psns, attributes)]
         self.datagrams = [End(place(host, QPType.UD, 20), host, self.mtu) for host in self.machines]
         for end in self.datagrams:
@@ -153,7 +153,7 @@ class Unreliable(RuleBasedStateMachine):
     @property
     def tries(self) -> int:
         """Receives for each message: it may come twice, or stop half way."""
-        return 1 if self.weather.calm else 2
+        return 1 if self.faults.are_none else 2
 
     def room(self, end: End, to: End) -> None:
         """Come to rest first if there is no room for one message more."""
@@ -253,11 +253,11 @@ class Unreliable(RuleBasedStateMachine):
 
     # Time.
 
-    @rule(weather=WEATHERS)
-    def change_weather(self, weather: Weather) -> None:
+    @rule(faults=LINK_FAULTS)
+    def change_faults(self, faults: LinkFaults) -> None:
         self.settle()
-        self.weather = weather
-        weather.rule(self.link)
+        self.faults = faults
+        faults.rule(self.link)
 
     @rule(time=st.sampled_from([0, us(1), us(3), us(700)]))
     def wait(self, time: int) -> None:
@@ -278,9 +278,9 @@ class Unreliable(RuleBasedStateMachine):
         self.check_events()
 
     def check_receives(self, end: End, found: list[WorkCompletion]) -> None:
-        """Receives in order, each with a message that was sent; all of them, in calm weather."""
+        """Receives in order, each with a message that was sent; all of them, without faults."""
         told = [self.expected_receive(end, end.take(), done) for done in found]
-        if self.weather.calm:
+        if self.faults.are_none:
             sources = {message.source for message in end.coming}
             assert len(told) == len(end.coming)
             for source in sources:
@@ -296,7 +296,7 @@ class Unreliable(RuleBasedStateMachine):
         assert (done.wr_id, done.status) == (recv.wr_id, WCStatus.SUCCESS)
         raw = end.place.inbox.found(recv.sges)
         length = 0 if done.opcode is WCOpcode.RECV_RDMA_WITH_IMM else done.byte_len
-        changed = raw[:length] if self.weather.calm else raw
+        changed = raw[:length] if self.faults.are_none else raw
         self.accept(end, recv.sges, changed)
         imm = done.imm_data if done.wc_flags & WCFlags.WITH_IMM else None
         data = raw[end.grh : length]
@@ -312,9 +312,9 @@ class Unreliable(RuleBasedStateMachine):
             data = data[length:]
 
     def check_target(self, end: End) -> None:
-        """Each byte is one that was there, or that a WRITE brought; the last, in calm weather."""
+        """Each byte is one that was there, or that a WRITE brought; the last, without faults."""
         region = end.place.target.region
-        if end.written and not self.weather.calm:
+        if end.written and not self.faults.are_none:
             found = end.place.host.space.read(region.iova, region.length)
             odd = [at for at, byte in enumerate(end.written[-1]) if byte != found[at]]
             for at in odd:

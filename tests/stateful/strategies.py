@@ -1,4 +1,4 @@
-"""What hypothesis may say: lengths at the edges, pieces, flags, weather."""
+"""What Hypothesis draws: lengths at the edges, SGEs, flags, faults of the link."""
 
 from itertools import pairwise
 from random import Random
@@ -58,7 +58,7 @@ def cut(length: int, cuts: list[float]) -> list[int]:
     return [after - before for before, after in pairwise(places)]
 
 
-class Weather(NamedTuple):
+class LinkFaults(NamedTuple):
     """What a link does to frames: tenths, and a seed."""
 
     seed: int
@@ -68,20 +68,22 @@ class Weather(NamedTuple):
     max_delay: int
 
     @property
-    def calm(self) -> bool:
+    def are_none(self) -> bool:
         return not (self.drop or self.duplicate or self.delay)
 
     def rule(self, link: Link) -> None:
         """Let it be so from now on."""
         chances = (self.drop / 10, self.duplicate / 10, self.delay / 10)
-        link.chances = None if self.calm else Chances(Random(self.seed), *chances, self.max_delay)
+        link.chances = (
+            None if self.are_none else Chances(Random(self.seed), *chances, self.max_delay)
+        )
 
 
-CALM = Weather(0, 0, 0, 0, 1)
-WEATHERS = st.one_of(
-    st.just(CALM),
+NO_FAULTS = LinkFaults(0, 0, 0, 0, 1)
+LINK_FAULTS = st.one_of(
+    st.just(NO_FAULTS),
     st.builds(
-        Weather,
+        LinkFaults,
         st.integers(0, 0xFFFF_FFFF),
         st.integers(0, 3),
         st.integers(0, 3),

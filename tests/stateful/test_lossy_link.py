@@ -1,8 +1,8 @@
-"""Storms: reliable work over a link that loses, repeats and delays frames, from a seed.
+"""Reliable work over a link that loses, repeats and delays frames, from a seed.
 
-Each seed is a world of its own: device, path MTU, first PSN, rate, depth, and how bad the weather
-is. READs are long and the depth is small, so answers are half sent when a request comes again and
-when the next one comes. All work succeeds, in order, once, and no host's memory grows.
+Each seed draws the device, path MTU, first PSN, rate, depth, and the chances of the link's faults.
+READs are long and the depth is small, so responses are half sent when a request is retransmitted,
+and when the next one arrives. All work succeeds, in order, once, and no host's memory grows.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ CELLS = 64
 STATIC = bytes(range(251)) * (MAX_READ // 251)
 
 
-class Storm:
+class LossyRun:
     """A client that works on a server's memory, and what has to come of it."""
 
     def __init__(self, seed: int) -> None:
@@ -43,7 +43,7 @@ class Storm:
         self.loses = random.random() < 0.5
         profile, peer = (random.choice(tuple(PROFILES.values())) for _ in range(2))
         self.kinds = tuple(kind for kind, op in _KINDS if op not in _apart(profile, peer))
-        link = Link(us(1), rate=random.choice((10**9, 10**10, 10**11)), chances=self._weather())
+        link = Link(us(1), rate=random.choice((10**9, 10**10, 10**11)), chances=self._chances())
         self.pair = Pair(link, profile=profile, peer_profile=peer, attributes=self._attributes())
         self.client, self.server = self.pair.client, self.pair.server
         self.static = self.server.buffer(len(STATIC))
@@ -57,7 +57,7 @@ class Storm:
         self.max_owed = 0
         self.pair.simulator.on_sent.append(self._look)
 
-    def _weather(self) -> Chances:
+    def _chances(self) -> Chances:
         chance = self.random.random() * 0.1
         max_delay = us(self.random.choice((1, 20, 200)))
         random = Random(self.random.random())
@@ -123,9 +123,9 @@ class Storm:
     def flush(self) -> Posted:
         return self.client.flush(8, of=self.server.region)
 
-    # The storm, and what is left of it.
+    # The run, and what it leaves.
 
-    def blow(self) -> None:
+    def post_and_drive(self) -> None:
         """Post, in one heap or with pauses, receives as well; then all comes to rest."""
         for _ in range(self.random.randint(5, 40)):
             kind = self.random.choice(self.kinds)
@@ -159,20 +159,20 @@ def _apart(one: Profile, other: Profile) -> frozenset[Operation]:
     return apart | {Operation.FLUSH}
 
 
-_KINDS: tuple[tuple[Callable[[Storm], Posted], Operation], ...] = (
-    (Storm.write, Operation.RDMA_WRITE_ONLY),
-    (Storm.send, Operation.SEND_ONLY),
-    *((Storm.read, Operation.RDMA_READ_REQUEST),) * 3,
-    (Storm.add, Operation.FETCH_ADD),
-    (Storm.swap, Operation.CMP_SWAP),
-    (Storm.atomic_write, Operation.ATOMIC_WRITE),
-    (Storm.flush, Operation.FLUSH),
+_KINDS: tuple[tuple[Callable[[LossyRun], Posted], Operation], ...] = (
+    (LossyRun.write, Operation.RDMA_WRITE_ONLY),
+    (LossyRun.send, Operation.SEND_ONLY),
+    *((LossyRun.read, Operation.RDMA_READ_REQUEST),) * 3,
+    (LossyRun.add, Operation.FETCH_ADD),
+    (LossyRun.swap, Operation.CMP_SWAP),
+    (LossyRun.atomic_write, Operation.ATOMIC_WRITE),
+    (LossyRun.flush, Operation.FLUSH),
 )
 """Kinds of work, each with the operation that both devices must know."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_work_is_done_once_over_a_bad_link(seed: int) -> None:
-    storm = Storm(seed)
-    storm.blow()
-    storm.check()
+    run = LossyRun(seed)
+    run.post_and_drive()
+    run.check()
