@@ -65,16 +65,26 @@ def test_json_is_one_object_at_the_end_though_a_module_and_its_function_print(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("prints.py").write_text("print('imported')\ndef f(data):\n    print(data)\n    1 / 0\n")
-    words = ("--function", "prints:f", "--runs", "2", "--seed", "1", "--json")
+    words = ("--function", "prints:f", "--runs", jobs, "--seed", "1", "--json")
     done = rdmawire("fuzz", "run", *words, "-j", jobs, "-o", "found")
     (found,) = json.loads(done.stdout)["findings"]
     assert "ZeroDivisionError" in found["happened"]
+
+
+@pytest.mark.slow
+def test_json_of_a_replay_is_one_object_though_a_module_and_its_function_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prints.py").write_text("print('imported')\ndef f(data):\n    print(data)\n    1 / 0\n")
+    words = ("--function", "prints:f", "--runs", "1", "--seed", "1", "--json")
+    (found,) = json.loads(rdmawire("fuzz", "run", *words).stdout)["findings"]
     again = rdmawire("fuzz", "replay", "--trust", "--json", found["folder"])
     assert json.loads(again.stdout)[0]["violation"]
 
 
 def test_what_was_found_before_is_printed_once(tmp_path: Path) -> None:
-    words = ("fuzz", "run", *RXE, "-o", str(tmp_path), "--runs", "5")
+    words = ("fuzz", "run", *RXE, "-o", str(tmp_path), "--runs", "2")
     first, second = rdmawire(*words).stdout, rdmawire(*words).stdout
     folders = sorted(path.parent for path in tmp_path.glob("*/finding.json"))
     for output in (first, second):
@@ -272,8 +282,8 @@ def test_a_bug_of_a_requester_is_looked_for_in_the_requester(tmp_path: Path) -> 
     ("options", "warned"),
     [
         (("--service", "ud"), True),
-        (("--role", "requester"), True),
-        (("--service", "RC"), False),
+        pytest.param(("--role", "requester"), True, marks=pytest.mark.slow),
+        pytest.param(("--service", "RC"), False, marks=pytest.mark.slow),
         ((), False),
     ],
 )
