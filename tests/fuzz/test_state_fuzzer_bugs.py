@@ -40,9 +40,9 @@ def test_a_bug_is_found_within_its_budget(name: str) -> None:
     assert replay(one.case)[0] is None  # without the bug
 
 
-@pytest.mark.slow
-def test_findings_are_shrunk_by_hypothesis() -> None:
-    fuzzer = StateFuzzer(SEED, rules={0: BUGS["stuck"].rules}, services=("RC",))
+@pytest.mark.parametrize("name", ["not counted", *slow(["stuck"])])
+def test_findings_are_shrunk_by_hypothesis(name: str) -> None:
+    fuzzer = StateFuzzer(SEED, rules={0: BUGS[name].rules}, services=("RC",))
     one = found(fuzzer)
     assert len(one.case["steps"]) <= 3
     assert replay(one.case, fuzzer.rules)[0] == one.violation
