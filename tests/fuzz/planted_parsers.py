@@ -41,7 +41,7 @@ def exits(data: bytes) -> None:
         os._exit(3)
 
 
-def never_comes_back(_: bytes) -> None:
+def never_returns(_: bytes) -> None:
     """A parser that waits where no time limit reaches it, as one in C does."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     while True:

@@ -142,7 +142,9 @@ def ready(_: dict[str, Any]) -> None:
     """As prepare."""
 
 
-def test_a_killed_process_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_of_a_killed_process_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flag = tmp_path / "flag"
     flag.touch()
     flagged = FuzzerKind(lambda _: make_fuzzer(ENGINE), "")

@@ -90,7 +90,7 @@ def test_completions_and_requests_are_described_in_words() -> None:
     assert str(request._replace(opcode=Opcode.RC_SEND_ONLY)).startswith("SEND_ONLY PSN 1000")
 
 
-def test_a_finding_is_none_on_a_healthy_engine() -> None:
+def test_a_finding_does_not_show_on_a_healthy_engine() -> None:
     for finding in whole():
         assert replay(finding._replace(spec=dict(ENGINE))) is None
 

@@ -59,7 +59,7 @@ def local() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_loses_nothing(local: Any, tmp_path: Path) -> None:
+def test_the_batch_of_a_killed_worker_is_run_again(local: Any, tmp_path: Path) -> None:
     killed: list[int] = []
     campaign = Campaign(SPEC, SEED, tmp_path, runs=RUNS)
 

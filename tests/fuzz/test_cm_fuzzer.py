@@ -41,7 +41,7 @@ def with_field(name: str, header: str, row: str, value: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("runs", [80, *slow([400])])
 @pytest.mark.parametrize("profile", ["ibta", "rxe"])
-def test_healthy_managers_show_nothing(profile: str, runs: int) -> None:
+def test_healthy_managers_have_no_findings(profile: str, runs: int) -> None:
     batch = make_fuzzer({"kind": "cm", "profile": profile}).batch(7, 0, runs)
     assert batch.found == []
     assert batch.executed > 7 * runs

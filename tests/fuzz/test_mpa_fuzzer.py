@@ -138,7 +138,7 @@ def test_the_dissector_reads_damaged_conversations() -> None:
 
 
 @pytest.mark.slow
-def test_the_dissector_is_clean() -> None:
+def test_the_dissector_has_no_findings() -> None:
     batch = make_fuzzer({"kind": "mpa"}).batch(4, 0, 1500)
     assert batch.found == []
     assert batch.executed > 100_000
@@ -147,7 +147,7 @@ def test_the_dissector_is_clean() -> None:
     }
 
 
-def test_the_small_reader_is_clean() -> None:
+def test_the_small_reader_has_no_findings() -> None:
     fuzzer = MPAFuzzer({"kind": "mpa"}, small_reader())
     fuzzer.damages = (Damage.BODY, Damage.MARKER, Damage.KEY, Damage.END)
     assert fuzzer.batch(4, 0, 150).found == []

@@ -184,9 +184,9 @@ def test_a_call_that_ends_its_process_is_found_and_minimised(
     assert len({one.run for one in found}) == len(found)
 
 
-def test_a_call_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_does_not_return_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated_parser, "_MARGIN_S", 0.0)
-    found = make_fuzzer(spec("never_comes_back", seconds=0.5)).batch(1, 0, 1).found
+    found = make_fuzzer(spec("never_returns", seconds=0.5)).batch(1, 0, 1).found
     assert [one.violation.signature for one in found] == ["time | no result in time"]
 
 

@@ -158,7 +158,7 @@ def test_replies_that_wait_survive_an_error() -> None:
     assert last[-1].syndrome == 3 << 5 | 1
 
 
-def test_what_waits_at_the_end_is_compared() -> None:
+def test_replies_that_wait_at_the_end_are_compared() -> None:
     case = Case(Setup(), (READ, room(WRITE, 0)))
     assert judge(EngineTarget(), case) is None
     broken = judge(EngineTarget(rules=planted_rules("write-changes-pending-read")), case)
@@ -218,6 +218,6 @@ def test_only_services_with_replies_wait(service: QPType) -> None:
     assert rooms == ({None, 0, 1, 2, 5} if answers else {None})
 
 
-def test_a_scenario_cannot_play_it() -> None:
+def test_a_scenario_cannot_play_replies_that_wait() -> None:
     with pytest.raises(FuzzError, match="the target transmits later"):
         scenario_text(Case(Setup(), (READ,)))

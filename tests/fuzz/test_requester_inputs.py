@@ -1,4 +1,4 @@
-"""Work and responses as inputs: written as JSON and read again, and refused if nonsense."""
+"""Work and responses as inputs: written as JSON and read again, and refused if invalid."""
 
 import json
 from random import Random
@@ -62,7 +62,7 @@ def test_cases_are_the_same_after_json(service: QPType) -> None:
         ({"input": "answer", "opcode": 17, "syndrome": 256}, "syndrome is a number from 0 to 255"),
     ],
 )  # fmt: skip
-def test_nonsense_is_refused(values: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(FuzzError, match=message):
         input_from_json(values)
 

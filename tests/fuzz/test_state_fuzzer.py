@@ -92,7 +92,7 @@ CONTINUED_BY_ANOTHER = [
 @pytest.mark.parametrize(
     "steps", [EVERY_SERVICE, LOSSES, ERRORS, REFUSING_READ], ids=["all", "losses", "errors", "read"]
 )
-def test_a_healthy_adapter_shows_nothing(setup: Any, steps: list[Any]) -> None:
+def test_a_healthy_adapter_has_no_violation(setup: Any, steps: list[Any]) -> None:
     violation, frames = play({"setup": setup, "steps": steps})
     assert violation is None
     assert len(frames) >= 2

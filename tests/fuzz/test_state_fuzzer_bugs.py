@@ -66,7 +66,7 @@ def test_a_case_is_shortened_to_the_steps_that_it_needs() -> None:
 
 
 @pytest.mark.parametrize("runs", [25, *slow([100])])
-def test_healthy_adapters_show_nothing(runs: int) -> None:
+def test_healthy_adapters_have_no_findings(runs: int) -> None:
     fuzzer = StateFuzzer(SEED)
     assert fuzzer.run(runs) == []
     assert fuzzer.executed > 30 * runs

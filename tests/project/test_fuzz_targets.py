@@ -45,7 +45,7 @@ def changed(data: bytes) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize(("name", "target"), TARGETS.items(), ids=TARGETS)
 @given(data=st.data())
-def test_nothing_but_wire_and_capture_errors(
+def test_targets_raise_wire_and_capture_errors_alone(
     name: str, target: Callable[[bytes], None], data: st.DataObject
 ) -> None:
     any_bytes = st.binary(max_size=300)

@@ -50,7 +50,7 @@ def test_a_network_needs_devices(tmp_path: Path) -> None:
     assert "--rdmawire-network goes with --rdmawire-devices N" in done.stderr
 
 
-def test_it_is_for_command_lines(tmp_path: Path) -> None:
+def test_the_option_needs_a_command_line(tmp_path: Path) -> None:
     code = f"import pytest; pytest.main(['-p', '{PLUGIN}', '--rdmawire-devices', '2'])"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -49,7 +49,7 @@ def test_states_are_numbered_breadth_first_without_regard_to_their_names() -> No
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_file_gives_back_its_machine(seed: int) -> None:
+def test_a_machine_is_the_same_after_dot(seed: int) -> None:
     machine = random_machine(seed, 12)
     assert MealyMachine.from_dot(machine.as_dot("a name")) == machine
     assert machine.restricted(INPUTS) == machine.minimal() == machine
@@ -162,7 +162,7 @@ def test_a_file_that_is_no_machine_is_refused(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_json_gives_back_its_machine(seed: int) -> None:
+def test_a_machine_is_the_same_after_json(seed: int) -> None:
     machine = random_machine(seed, 12)
     assert MealyMachine.from_json(json.loads(json.dumps(machine.as_json()))) == machine
 
