@@ -342,6 +342,7 @@ def test_a_tshark_that_does_not_run_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == f"rdmawire: {line}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.skipif(find_spec("pyshark") is None, reason="pyshark is not installed")
 def test_the_dissector_is_compared_with_tshark(tmp_path: Path) -> None:
