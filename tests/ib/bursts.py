@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -25,9 +26,12 @@ from rdmawire.verbs.qp_attr import QPCap
 from rdmawire.verbs.wr import RecvWR, SendFlags, SendOpcode, SendWR, Sge
 from rdmawire.wire.management import MTU
 
-SIZE = 1 << 15
+SIZE = 1 << 17
 SLOT = 3000
 """Bytes between the memory of two work requests: some of it lies across the border of a page."""
+SLOTS = SIZE // SLOT
+"""More than one action posts: a READ without a fence may be placed before or after the memory of
+work behind it is read."""
 
 
 class Place(Enum):
@@ -123,13 +127,19 @@ class Side(Host):
         init = QPInit(self.pd, self.cq, self.cq, cap)
         self.qps = [self.nic.create_qp(setup.kind, init) for _ in range(setup.qps)]
         self.data = self.buffer(SIZE)
-        self.data.write(bytes((number + index * 7) % 251 for index in range(SIZE)))
+        self.data.write(_bytes(number))
         self.posted = 0
 
-    def place(self, size: int) -> int:
-        """An offset for ``size`` bytes, another one for each work request."""
+    def place(self) -> int:
+        """An offset, another one for each work request."""
         self.posted += 1
-        return self.posted * SLOT % (SIZE - size)
+        return self.posted % SLOTS * SLOT
+
+
+@cache
+def _bytes(number: int) -> bytes:
+    """What the memory of a host holds at the start."""
+    return bytes((number + index * 7) % 251 for index in range(SIZE))
 
 
 class World:
@@ -225,7 +235,7 @@ class World:
 
 
 def send_wr(own: Side, other: Side, work: Work) -> SendWR:
-    offset, size, place = own.place(work.size), work.size, work.place
+    offset, size, place = own.place(), work.size, work.place
     sges: tuple[Sge, ...] = (own.data.sge(size, offset),)
     flags, inline = int(work.flags), b""
     reads = work.opcode is SendOpcode.RDMA_READ or work.opcode in ATOMICS
@@ -251,7 +261,7 @@ def send_wr(own: Side, other: Side, work: Work) -> SendWR:
 
 def _recv_wr(own: Side, size: int) -> RecvWR:
     """A receive; one of negative size has two SGEs, one of size 1 an invalid key."""
-    offset = own.place(abs(size))
+    offset = own.place()
     sge = own.data.sge(abs(size), offset)
     if size == 1:
         return RecvWR((sge._replace(lkey=sge.lkey + 1),), own.posted)

@@ -109,6 +109,11 @@ def _mixes_reads(works: Sequence[Work]) -> bool:
     return len({work.opcode is READ or work.opcode in ATOMICS for work in works}) > 1
 
 
+def _has_several_acks(works: Sequence[Work]) -> bool:
+    """Whether the packets of this work are more than a peer acknowledges with one ACK."""
+    return sum(max(-(-work.size // 256), 1) for work in works) > PROFILE.packets_in_flight
+
+
 _TRANSACTIONS = slice(6, 7)
 _PORT = slice(6, 11)
 
@@ -126,7 +131,7 @@ def both(setup: Setup, actions: list[Action]) -> Linked:
         if not isinstance(action, PostSend):
             by_packets.do(action)
             continue
-        mixed = mixed or _mixes_reads(action.works)
+        mixed = mixed or _mixes_reads(action.works) or _has_several_acks(action.works)
         for works in (action.works[:sent], action.works[sent:]):
             by_packets.do(action._replace(works=works))
     assert not by_packets.sent_locally

@@ -52,6 +52,8 @@ def test_what_can_be_read_can_be_played(changes: list[tuple[Row, str]]) -> None:
     assume(scenario is not None)
     assert scenario is not None
     assume(is_small(scenario))
+    # The buffers of the connection manager count as locked memory, and may be more than its limit.
+    assume(all(host.locked_memory is None for host in scenario.hosts))
     outcome = play(scenario)
     assert len(outcome.steps) == len(scenario.steps)
 
