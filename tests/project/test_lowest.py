@@ -68,4 +68,4 @@ def test_the_next_machine_runs_slow_tests_that_there_are() -> None:
         line for line in (ROOT / ".ci" / "slow").read_text().split("\n") if line and line[0] != "#"
     ]
     assert names == sorted(names)
-    assert all("slow" in (ROOT / name.partition("::")[0]).read_text() for name in names)
+    assert all((ROOT / name.partition("::")[0]).is_file() for name in names)
