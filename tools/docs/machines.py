@@ -8,7 +8,7 @@ from rdmawire.fuzz.cm_model import FOLDER as CM_GOLDEN
 from rdmawire.fuzz.learn import MealyMachine, differences
 from rdmawire.fuzz.learn.systems import ROLES, LearnedRole
 
-GOLDEN = Path(__file__).parents[2] / "tests" / "fuzz" / "machines"
+GOLDEN = Path(__file__).parents[2] / "tests" / "fuzz" / "learn" / "machines"
 _MAX_STATES = 13
 """States of the largest machine that is drawn."""
 _MAX_ARROWS = 36
