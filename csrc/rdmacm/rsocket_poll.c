@@ -36,13 +36,12 @@ struct poll_call {
 		struct rsocket *rs; /* or null */
 		struct rs_waiter waiter;
 	} *members;
+	bool any; /* of its descriptors is an rsocket */
 	bool waiting, blind; /* blind: there is no descriptor by which to wait for rsockets */
 };
 
 static int begin(struct poll_call *call)
 {
-	bool any = false;
-
 	call->others = calloc(call->count + 1, sizeof *call->others);
 	call->members = calloc(call->count + 1, sizeof *call->members);
 	if (!call->others || !call->members)
@@ -52,12 +51,12 @@ static int begin(struct poll_call *call)
 		call->members[i].rs = rs_get_member(call->fds[i].fd);
 		if (call->members[i].rs)
 			call->others[i].fd = -1;
-		any |= call->members[i].rs != NULL;
+		call->any |= call->members[i].rs != NULL;
 	}
 	call->others[call->count] = (struct pollfd){.fd = -1, .events = POLLIN};
-	if (any)
+	if (call->any)
 		call->others[call->count].fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	call->blind = any && call->others[call->count].fd < 0;
+	call->blind = call->any && call->others[call->count].fd < 0;
 	return 0;
 }
 
@@ -130,17 +129,29 @@ static int poll_others(struct poll_call *call, const struct timespec *timeout)
 	return ready;
 }
 
+/* Whether the service and both programs may have a processor each. It is asked for once: sysconf(3)
+ * reads a file. */
+static bool has_processors(void)
+{
+	static atomic_long processors;
+
+	if (!processors)
+		processors = sysconf(_SC_NPROCESSORS_ONLN);
+	return processors > 3;
+}
+
 /* Look at the rsockets until one has events, at most for the time (ns) of a round trip: to sleep
- * takes longer. Where the service and both programs do not have a processor each, do not repeat. */
+ * takes longer. */
 static int look_a_while(struct poll_call *call, int64_t left)
 {
-	const int64_t most = sysconf(_SC_NPROCESSORS_ONLN) > 3 ? 50000 : 0;
-	int64_t end = rs_now() + (left < most ? left : most);
-	int ready;
+	int ready = look(call, false);
+	int64_t end;
 
-	do {
+	if (ready || left <= 0 || !call->any || !has_processors())
+		return ready;
+	end = rs_now() + MIN(left, 50000);
+	while (!ready && rs_now() < end)
 		ready = look(call, false);
-	} while (!ready && rs_now() < end);
 	return ready;
 }
 

@@ -185,9 +185,9 @@ def _times(clock: InterfaceClock, ticks: NDArray[np.uint64]) -> NDArray[np.int64
         return None
     if last // clock.divisor >= _TIMES.stop // 2:
         return None
-    scaled = ticks.astype(np.int64) * clock.multiplier
     if clock.divisor not in _TIMES:  # all of them are less than a nanosecond
         return np.full(len(ticks), clock.offset_ns)
+    scaled = ticks.astype(np.int64) * clock.multiplier
     found: NDArray[np.int64] = scaled // clock.divisor + clock.offset_ns
     return found
 

@@ -87,8 +87,8 @@ class ForkServer:
             socket.send_fds(server, [marshal.dumps((list(words), env, os.getcwd()))], theirs)
             for stream in theirs:
                 os.close(stream)
-            threads.submit(_write_all, stdin_end, stdin)
-            readers = [threads.submit(_read_all, end) for end in (stdout_end, stderr_end)]
+            threads.submit(write_all, stdin_end, stdin)
+            readers = [threads.submit(read_all, end) for end in (stdout_end, stderr_end)]
             status = int(marshal.loads(server.recv(_MAX_REQUEST)))
             stdout, stderr = (reader.result() for reader in readers)
         return status, stdout, stderr
@@ -105,12 +105,14 @@ class ForkServer:
         return folder
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write to a pipe, which may have no reader any more, and close it."""
     with suppress(BrokenPipeError), open(fd, "wb") as pipe:
         pipe.write(data)
 
 
-def _read_all(fd: int) -> bytes:
+def read_all(fd: int) -> bytes:
+    """Read a pipe to its end, and close it."""
     with open(fd, "rb") as pipe:
         return pipe.read()
 

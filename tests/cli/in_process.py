@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 
 from rdmawire.cli.main import main
+from tests.cli.fork_server import read_all, write_all
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -83,7 +84,7 @@ def _input(threads: ThreadPoolExecutor, data: bytes) -> Iterator[None]:
     """Make descriptor 0 a pipe from which ``data`` comes."""
     reading, writing = os.pipe()
     with _replaced(0, reading):
-        threads.submit(_write_all, writing, data)
+        threads.submit(write_all, writing, data)
         yield
 
 
@@ -92,7 +93,7 @@ def _output(threads: ThreadPoolExecutor, number: int) -> Iterator[Future[bytes]]
     """Make a descriptor a pipe; the result is all that is written to it."""
     reading, writing = os.pipe()
     with _replaced(number, writing):
-        yield threads.submit(_read_all, reading)
+        yield threads.submit(read_all, reading)
 
 
 @contextmanager
@@ -127,13 +128,3 @@ def _streams() -> Iterator[None]:
         for stream in streams:
             with suppress(OSError):  # what cannot be written is no concern of the next call
                 stream.close()
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    with suppress(BrokenPipeError), open(fd, "wb") as pipe:
-        pipe.write(data)
-
-
-def _read_all(fd: int) -> bytes:
-    with open(fd, "rb") as pipe:
-        return pipe.read()

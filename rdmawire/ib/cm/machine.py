@@ -4,7 +4,7 @@
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import IntEnum
 from errno import EINVAL
 from typing import NamedTuple, Self, TypeVar
@@ -250,18 +250,16 @@ class StateMachine:
 
     def withdraw_request(self, conn: Connection) -> bool:
         """Remove the event of a peer's request; ``False`` if the owner has already taken it."""
-        for waiting in self._events:
-            if waiting.id == conn.id and waiting.TYPE is CMEventType.CONNECT_REQUEST:
-                self._events.remove(waiting)
-                return True
-        return False
+        return self.drop_events(conn.id, {CMEventType.CONNECT_REQUEST})
 
-    def drop_events(self, number: int) -> bool:
-        """Remove the events of a connection id that is destroyed; return whether there were any."""
-        dropped = [waiting for waiting in self._events if waiting.id == number]
-        for waiting in dropped:
-            self._events.remove(waiting)
-        return bool(dropped)
+    def drop_events(
+        self, number: int, types: Container[CMEventType] = frozenset(CMEventType)
+    ) -> bool:
+        """Remove the events of a connection id that have these types; return if there were any."""
+        before = len(self._events)
+        kept = (each for each in self._events if each.id != number or each.TYPE not in types)
+        self._events = deque(kept)
+        return len(self._events) < before
 
     def next_timer(self) -> int | None:
         """When ``handle_timer`` is due (ns); ``None`` if never. Changes nothing."""
