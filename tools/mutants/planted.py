@@ -7,8 +7,6 @@ as a plugin, and finds the name of the bug in the environment.
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -18,7 +16,7 @@ from rdmawire.fuzz.planted_bugs import PLANTED_BUGS, planted_rules
 from rdmawire.ib.rules import Rules
 from rdmawire.ib.standard_rules import STANDARD
 from tools.mutants.mutation import ROOT
-from tools.mutants.sandbox import PYTEST, failed_test
+from tools.mutants.sandbox import failed_test, run_pytest
 
 _NAME = "RDMAWIRE_PLANTED_BUG"
 _TESTS = ("tests/ib", "tests/memory", "tests/verbs")
@@ -41,14 +39,7 @@ def sample(count: int, seed: int) -> list[str]:
 
 def failing_test(name: str) -> str:
     """Return the first test that fails with a planted bug; "" if none does."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *PYTEST, "-p", "tools.mutants.planted", *_TESTS],
-        cwd=ROOT,
-        env={**os.environ, _NAME: name},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_pytest(ROOT, ["-p", "tools.mutants.planted", *_TESTS], {_NAME: name})
     return failed_test(done.stdout) if done.returncode else ""
 
 

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -17,12 +17,6 @@ COPIED = ("rdmawire", "layers", "tests", "tools", "captures", "docs")
 _MIN_TIMEOUT_S = 60
 _TIMEOUT_FACTOR = 10
 """Tests of a mutant may take this many times the time of their baseline."""
-
-PYTEST = (
-    *("-x", "-q", "-p", "no:cacheprovider"),
-    *("--hypothesis-seed=0", "--hypothesis-profile=mutants"),
-)
-"""Options of pytest: up to the first test that fails, always by the same seed."""
 
 
 class Status(Enum):
@@ -63,7 +57,7 @@ class Sandbox:
         if tests in self._baseline_s:
             return
         start = time.monotonic()
-        done = self._pytest(tests, None)
+        done = self._pytest(tests)
         if done.returncode:
             tail = "\n".join(done.stdout.splitlines()[-5:])
             raise ValueError(f"tests fail without any mutant:\n{tail}")
@@ -102,18 +96,30 @@ class Sandbox:
             path.write_text(before, encoding="utf-8")
 
     def _pytest(
-        self, tests: Sequence[str], timeout_s: float | None
+        self, tests: Sequence[str], timeout_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run tests in the copy."""
-        return subprocess.run(
-            [sys.executable, "-m", "pytest", *PYTEST, *tests],
-            cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-        )
+        environment = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return run_pytest(self._folder, tests, environment, timeout_s)
+
+
+def run_pytest(
+    folder: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run tests in ``folder``, up to the first that fails; always by the same seed."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    options += ["--hypothesis-profile=mutants"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
 
 
 def failed_test(output: str) -> str:
